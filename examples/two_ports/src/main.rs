@@ -1,0 +1,2 @@
+//! Two web servers that share one lock.
+fn main() {}

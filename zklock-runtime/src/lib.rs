@@ -1,0 +1,1 @@
+//! What the attribute of zklock runs on.
