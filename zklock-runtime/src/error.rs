@@ -219,7 +219,10 @@ impl fmt::Display for Error {
                  locks have moved for good, adopt the row, else connect to the ensemble that the others use"
             ),
             Self::NotCommitted { path, source } => {
-                write!(f, "the transaction under lock \"{path}\" was not committed: {source}; the call may be repeated")
+                write!(
+                    f,
+                    "the transaction under lock \"{path}\" was not committed: {source}; the call may be repeated"
+                )
             }
             Self::CommitUnknown { path, source } => write!(
                 f,

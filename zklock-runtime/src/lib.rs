@@ -1,10 +1,14 @@
 //! What the attribute of zklock runs on.
-pub mod private;
+mod backend;
 mod clock;
+mod engine;
 mod error;
+mod hold;
 mod options;
 mod path;
+pub mod private;
 mod token;
+pub use backend::QueueEntry;
 pub use error::{Cause, Error, LostReason};
 pub use path::LockPath;
 pub use token::{Ensemble, FencingToken};

@@ -1,0 +1,53 @@
+//! Where locks live. Everything above knows only [`Backend`].
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::SystemTime};
+
+use crate::{clock::Tick, error::Error, hold::Hold, options::LockOptions, path::LockPath};
+
+pub(crate) mod memory;
+
+pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A place that grants locks.
+///
+/// The futures are `'static` and may be polled from any thread and any runtime, or none: timers and I/O are the
+/// backend's own, on the thread of its `Locks`.
+pub(crate) trait Backend: fmt::Debug + Send + Sync {
+    /// Waits in the queue of a path. Dropping the future withdraws: the contender goes away by itself, and a grant
+    /// that comes too late is given back.
+    ///
+    /// Errors: `Busy` when `wait_until` passes, `Unavailable` when it passes without a server, and whatever the
+    /// server refuses.
+    fn acquire(&self, request: Request) -> BoxFuture<Result<Arc<Hold>, Error>>;
+
+    /// The queue of a path as the server sees it, the holder first.
+    fn inspect(&self, path: &LockPath) -> BoxFuture<Result<Vec<QueueEntry>, Error>>;
+
+    /// Ends all that lives on the server, within a bound. Nothing is granted afterwards.
+    fn close(&self) -> BoxFuture<()>;
+}
+
+/// What is asked of a backend.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) path: LockPath,
+    pub(crate) options: LockOptions,
+    /// When to give up; when it is already past, one try is made.
+    pub(crate) wait_until: Tick,
+}
+
+/// One contender in the queue of a path.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct QueueEntry {
+    /// Whether it holds the lock; else it waits.
+    pub is_holder: bool,
+    /// Who it is: what its `Locks` was given as `identity`. `None` for a contender that is not zklock's.
+    pub identity: Option<String>,
+    /// The function that locks, where known.
+    pub function: Option<String>,
+    /// Since when it has been in the queue, by the clock of its own machine or of the server.
+    pub since: Option<SystemTime>,
+    /// The server's name for it.
+    pub name: String,
+}

@@ -1,0 +1,77 @@
+use std::{
+    future::Future,
+    io,
+    sync::{Mutex, PoisonError},
+    thread,
+};
+
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::oneshot,
+    time::Sleep,
+};
+
+use crate::clock::Tick;
+
+/// The thread that a `Locks` owns, with a small runtime of its own.
+///
+/// Sessions, heartbeats, the reaper and the connections that stop transactions live here: a user's runtime may be
+/// blocked by a body or gone with its test, and neither may cost a lock.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    handle: Handle,
+    /// Dropped to end the thread.
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// Resolves when the thread is about to end.
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+impl Engine {
+    pub(crate) fn start() -> io::Result<Self> {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (ending, ended) = oneshot::channel::<()>();
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        thread::Builder::new().name("zklock".into()).spawn(move || {
+            // Resolves with an error when the sender is dropped, which is the signal.
+            let _ = runtime.block_on(stopped);
+            drop(runtime);
+            let _ = ending.send(());
+        })?;
+        Ok(Self { handle, stop: Mutex::new(Some(stop)), ended: Mutex::new(Some(ended)) })
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// A timer of this thread, which any runtime can await.
+    pub(crate) fn sleep_until(&self, tick: Tick) -> Sleep {
+        sleep_until(&self.handle, tick)
+    }
+
+    /// Ends the thread once `last` is done.
+    pub(crate) fn stop_after(&self, last: impl Future<Output = ()> + Send + 'static) {
+        if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.handle.spawn(async move {
+                last.await;
+                drop(stop);
+            });
+        }
+    }
+
+    /// Resolves when the thread has let go of everything. Only the first caller waits.
+    pub(crate) async fn ended(&self) {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(ended) = ended {
+            let _ = ended.await;
+        }
+    }
+}
+
+/// A timer of the runtime behind `handle`, which any runtime can await.
+pub(crate) fn sleep_until(handle: &Handle, tick: Tick) -> Sleep {
+    let _context = handle.enter();
+    // A timer has no "never"; one that is set for years does.
+    tokio::time::sleep(tick.remaining())
+}

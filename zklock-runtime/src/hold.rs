@@ -1,0 +1,539 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use tokio::sync::{Notify, futures::OwnedNotified};
+use uuid::Uuid;
+
+use crate::{
+    clock::Tick,
+    error::{Error, LostReason},
+    options::LockOptions,
+    path::LockPath,
+    token::FencingToken,
+};
+
+/// One grant of one path, from the moment the backend gives it until its contender is gone.
+///
+/// The backend, the guard, the reaper and the transaction all look at this one object; whoever comes first takes
+/// the step, and each step can be taken once.
+pub(crate) struct Hold {
+    id: u64,
+    grant: Grant,
+    since: Tick,
+    since_wall: SystemTime,
+    deadline: AtomicU64,
+    state: AtomicU8,
+    /// Wakes whoever must stop when the hold ends, and whoever waits for the contender to be gone.
+    changed: Arc<Notify>,
+    gone: AtomicBool,
+    slot: Mutex<Slot>,
+    overseer: OnceLock<Arc<dyn Overseer>>,
+    parent: Option<Arc<Hold>>,
+}
+
+/// What a backend says of a grant.
+pub(crate) struct Grant {
+    pub(crate) path: LockPath,
+    /// What the fence row is keyed by: the path as all processes on all chroots would write it.
+    pub(crate) fence_key: Arc<str>,
+    pub(crate) options: LockOptions,
+    pub(crate) token: FencingToken,
+    /// Names this grant in the fence row and in logs.
+    pub(crate) attempt: Uuid,
+    pub(crate) validity: Arc<Validity>,
+}
+
+/// Until when the server surely keeps our nodes; shared by all holds of one session.
+#[derive(Debug)]
+pub(crate) struct Validity {
+    until: AtomicU64,
+    connected: AtomicBool,
+    ended: AtomicBool,
+}
+
+/// What stands in the queue for a hold.
+pub(crate) trait Contender: Send + fmt::Debug {
+    /// Starts to take the contender away, and sees it through without the caller. `done` is dropped when it is gone,
+    /// or can block nobody any more.
+    fn release(self: Box<Self>, done: Done);
+}
+
+/// The transaction that runs under a hold, to be ended by somebody who does not own its connection.
+pub(crate) trait Stop: Send + Sync {
+    /// Ends the transaction from outside; resolves when its end is confirmed. Safe to call more than once and
+    /// after the transaction has ended by itself.
+    fn stop(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+}
+
+/// Sees to it that what ended is let go within the grace time.
+pub(crate) trait Overseer: Send + Sync {
+    /// The hold ended, or was released with its transaction still open: it must be let go within the grace time.
+    fn ending(&self, hold: &Arc<Hold>);
+    /// The deadline was moved.
+    fn moved(&self, hold: &Arc<Hold>);
+    /// The contender is being taken away, nothing is left to watch.
+    fn let_go(&self, hold: &Hold);
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Held,
+    /// COMMIT is on its way: its answer decides, nobody can take the hold any more.
+    Committing,
+    Released,
+    Ended(LostReason),
+}
+
+struct Slot {
+    contender: Option<Box<dyn Contender>>,
+    transaction: Option<Arc<dyn Stop>>,
+    release_wanted: bool,
+}
+
+impl Hold {
+    /// A hold whose contender is `contender`.
+    pub(crate) fn new(grant: Grant, contender: Box<dyn Contender>) -> Arc<Self> {
+        let deadline = grant.options.timeout.map_or(Tick::NEVER, |timeout| Tick::now() + timeout);
+        Arc::new(Self::build(grant, Some(contender), deadline, None))
+    }
+
+    /// The same grant entered again by the task that has it: no contender of its own, and never longer than the
+    /// outer one.
+    pub(crate) fn nested(outer: &Arc<Self>, options: LockOptions) -> Arc<Self> {
+        let own = options.timeout.map_or(Tick::NEVER, |timeout| Tick::now() + timeout);
+        let grant = Grant {
+            path: outer.grant.path.clone(),
+            fence_key: outer.grant.fence_key.clone(),
+            options,
+            token: outer.grant.token,
+            attempt: outer.grant.attempt,
+            validity: outer.grant.validity.clone(),
+        };
+        Arc::new(Self::build(grant, None, own.min(outer.deadline()), Some(outer.clone())))
+    }
+
+    fn build(
+        grant: Grant,
+        contender: Option<Box<dyn Contender>>,
+        deadline: Tick,
+        parent: Option<Arc<Self>>,
+    ) -> Self {
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        Self {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
+            grant,
+            since: Tick::now(),
+            since_wall: SystemTime::now(),
+            deadline: AtomicU64::new(deadline.as_nanos()),
+            state: AtomicU8::new(State::Held.code()),
+            changed: Arc::new(Notify::new()),
+            gone: AtomicBool::new(false),
+            slot: Mutex::new(Slot { contender, transaction: None, release_wanted: false }),
+            overseer: OnceLock::new(),
+            parent,
+        }
+    }
+
+    pub(crate) fn oversee(&self, overseer: Arc<dyn Overseer>) {
+        // A hold has one overseer: a second one would be told of what the first already sees to.
+        let _ = self.overseer.set(overseer);
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn path(&self) -> &LockPath {
+        &self.grant.path
+    }
+
+    pub(crate) fn fence_key(&self) -> &str {
+        &self.grant.fence_key
+    }
+
+    pub(crate) fn function(&self) -> &'static str {
+        self.grant.options.function
+    }
+
+    pub(crate) fn is_fair(&self) -> bool {
+        self.grant.options.fair
+    }
+
+    pub(crate) fn token(&self) -> FencingToken {
+        self.grant.token
+    }
+
+    pub(crate) fn attempt(&self) -> Uuid {
+        self.grant.attempt
+    }
+
+    pub(crate) fn held_for(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    pub(crate) fn since_wall(&self) -> SystemTime {
+        self.since_wall
+    }
+
+    pub(crate) fn deadline(&self) -> Tick {
+        Tick::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_nested(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    pub(crate) fn state(&self) -> State {
+        State::from_code(self.state.load(Ordering::Acquire))
+    }
+
+    /// Whether the lock is ours by all that can be known here and now: the state, the session, the deadline.
+    pub(crate) fn is_held(&self) -> bool {
+        self.verdict().is_ok()
+    }
+
+    /// `Ok` while held, else why not. A clock that has passed counts although nobody has acted on it yet, and is
+    /// then acted on here.
+    pub(crate) fn check(self: &Arc<Self>) -> Result<(), LostReason> {
+        self.verdict().inspect_err(|&reason| {
+            self.end(reason);
+        })
+    }
+
+    fn verdict(&self) -> Result<(), LostReason> {
+        match self.state() {
+            State::Held | State::Committing => {}
+            State::Released => return Err(LostReason::Released),
+            State::Ended(reason) => return Err(reason),
+        }
+        let now = Tick::now();
+        if let Some(reason) = self.grant.validity.verdict(now) {
+            return Err(reason);
+        }
+        if now >= self.deadline() {
+            return Err(LostReason::Overrun);
+        }
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.verdict())
+    }
+
+    /// Held, and the server reachable: a COMMIT may start.
+    pub(crate) fn may_commit(self: &Arc<Self>) -> Result<(), LostReason> {
+        self.check()?;
+        if self.grant.validity.is_connected() { Ok(()) } else { Err(LostReason::Unconfirmed) }
+    }
+
+    /// `Held -> Committing`: from here on only the answer of the database decides.
+    pub(crate) fn start_commit(self: &Arc<Self>) -> Result<(), LostReason> {
+        self.may_commit()?;
+        match self.step(State::Held, State::Committing) {
+            Ok(()) => Ok(()),
+            Err(State::Ended(reason)) => Err(reason),
+            Err(_) => Err(LostReason::Released),
+        }
+    }
+
+    /// `Held -> Ended`, by whoever comes first. False when it was not there to be taken: already ended, released,
+    /// or committing.
+    pub(crate) fn end(self: &Arc<Self>, reason: LostReason) -> bool {
+        if self.step(State::Held, State::Ended(reason)).is_err() {
+            return false;
+        }
+        self.changed.notify_waiters();
+        if let Some(overseer) = self.overseer.get() {
+            overseer.ending(self);
+        }
+        true
+    }
+
+    /// Moves the deadline to `after` from now, or takes it away. Refused when the hold is over, when a transaction
+    /// runs (its own limits are set in the database already), and past the outer deadline of a nested hold.
+    pub(crate) fn extend(self: &Arc<Self>, after: Duration) -> Result<(), Error> {
+        self.check().map_err(|reason| self.error(reason))?;
+        if self.slot().transaction.is_some() {
+            return Err(Error::Config {
+                reason: format!(
+                    "the hold limit of lock \"{}\" cannot be moved inside a transaction, whose own limits are set \
+                     already; give the annotation a longer `timeout`",
+                    self.path()
+                ),
+            });
+        }
+        let outer = self.parent.as_ref().map_or(Tick::NEVER, |parent| parent.deadline());
+        self.deadline.store((Tick::now() + after).min(outer).as_nanos(), Ordering::Release);
+        if let Some(overseer) = self.overseer.get() {
+            overseer.moved(self);
+        }
+        Ok(())
+    }
+
+    /// Notes the transaction that runs under this hold: the lock is kept until the returned value is dropped, or
+    /// until the grace time is over.
+    pub(crate) fn attach(self: &Arc<Self>, transaction: Arc<dyn Stop>) -> Attached {
+        self.slot().transaction = Some(transaction);
+        Attached(self.clone())
+    }
+
+    pub(crate) fn transaction(&self) -> Option<Arc<dyn Stop>> {
+        self.slot().transaction.clone()
+    }
+
+    /// Gives the lock back, once its transaction (if any) has ended. Safe to call more than once.
+    pub(crate) fn release(self: &Arc<Self>) {
+        for from in [State::Held, State::Committing] {
+            if self.step(from, State::Released).is_ok() {
+                self.changed.notify_waiters();
+            }
+        }
+        let (contender, waits) = {
+            let mut slot = self.slot();
+            slot.release_wanted = true;
+            if slot.transaction.is_some() { (None, true) } else { (slot.contender.take(), false) }
+        };
+        match (waits, self.overseer.get()) {
+            (true, Some(overseer)) => overseer.ending(self),
+            (true, None) => {}
+            (false, _) => self.let_go(contender),
+        }
+    }
+
+    /// Gives the lock back whatever its transaction does: it is fenced off.
+    pub(crate) fn force_release(self: &Arc<Self>) {
+        let contender = self.slot().contender.take();
+        self.let_go(contender);
+    }
+
+    fn let_go(self: &Arc<Self>, contender: Option<Box<dyn Contender>>) {
+        if let Some(overseer) = self.overseer.get() {
+            overseer.let_go(self);
+        }
+        match contender {
+            Some(contender) => contender.release(Done(Some(self.clone()))),
+            None if self.is_nested() => self.mark_gone(),
+            None => {}
+        }
+    }
+
+    fn mark_gone(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether the contender is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// Resolves when the contender is gone. Cancel-safe.
+    pub(crate) async fn gone(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            // Registered before the look, else a change in between would be missed.
+            changed.as_mut().enable();
+            if self.is_gone() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Resolves with the reason when the hold is over, the clocks included only as far as somebody acts on them.
+    /// Cancel-safe.
+    pub(crate) async fn ended(&self) -> LostReason {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(parent) = &self.parent {
+                let parent_changed = parent.changed.notified();
+                tokio::pin!(parent_changed);
+                parent_changed.as_mut().enable();
+                if let Some(reason) = self.over().or_else(|| parent.over()) {
+                    return reason;
+                }
+                tokio::select! { () = changed => {}, () = parent_changed => {} }
+            } else {
+                if let Some(reason) = self.over() {
+                    return reason;
+                }
+                changed.await;
+            }
+        }
+    }
+
+    fn over(&self) -> Option<LostReason> {
+        match self.state() {
+            State::Held | State::Committing => None,
+            State::Released => Some(LostReason::Released),
+            State::Ended(reason) => Some(reason),
+        }
+    }
+
+    /// The next change of state, to be registered before the state is looked at.
+    pub(crate) fn change(&self) -> OwnedNotified {
+        self.changed.clone().notified_owned()
+    }
+
+    /// What a caller is told when the hold ended for `reason`.
+    pub(crate) fn error(&self, reason: LostReason) -> Error {
+        match reason {
+            LostReason::Overrun => Error::Overrun { path: self.path().clone(), held: self.held_for() },
+            reason => Error::Lost { path: self.path().clone(), reason },
+        }
+    }
+
+    fn step(&self, from: State, to: State) -> Result<(), State> {
+        self.state
+            .compare_exchange(from.code(), to.code(), Ordering::AcqRel, Ordering::Acquire)
+            .map(|_| ())
+            .map_err(State::from_code)
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A grant that nobody took, because its caller was gone when it came, is given back.
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(contender) = slot.contender.take() {
+            contender.release(Done(None));
+        }
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("path", &self.grant.path)
+            .field("token", &self.grant.token)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Dropped when a contender is gone.
+#[derive(Debug)]
+pub(crate) struct Done(Option<Arc<Hold>>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        if let Some(hold) = &self.0 {
+            hold.mark_gone();
+        }
+    }
+}
+
+/// Keeps the lock while the transaction runs; dropped when its end is certain.
+pub(crate) struct Attached(Arc<Hold>);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let contender = {
+            let mut slot = self.0.slot();
+            slot.transaction = None;
+            if !slot.release_wanted {
+                return;
+            }
+            slot.contender.take()
+        };
+        self.0.let_go(contender);
+    }
+}
+
+impl Validity {
+    /// Of a backend without sessions.
+    pub(crate) fn unlimited() -> Arc<Self> {
+        Arc::new(Self {
+            until: AtomicU64::new(Tick::NEVER.as_nanos()),
+            connected: AtomicBool::new(true),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
+    pub(crate) fn until(until: Tick) -> Arc<Self> {
+        Arc::new(Self {
+            until: AtomicU64::new(until.as_nanos()),
+            connected: AtomicBool::new(true),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    /// The server confirmed the session: it stands until then, if not longer already.
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
+    pub(crate) fn confirm(&self, until: Tick) {
+        self.until.fetch_max(until.as_nanos(), Ordering::AcqRel);
+    }
+
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
+    pub(crate) fn connected(&self, connected: bool) {
+        self.connected.store(connected, Ordering::Release);
+    }
+
+    /// The session is over for good.
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
+    pub(crate) fn valid_until(&self) -> Tick {
+        Tick::from_nanos(self.until.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Acquire)
+    }
+
+    /// Why nothing of this session is held any more, if so.
+    pub(crate) fn verdict(&self, now: Tick) -> Option<LostReason> {
+        if self.ended.load(Ordering::Acquire) {
+            Some(LostReason::SessionExpired)
+        } else if now >= Tick::from_nanos(self.until.load(Ordering::Acquire)) {
+            Some(LostReason::Unconfirmed)
+        } else {
+            None
+        }
+    }
+}
+
+impl State {
+    fn code(self) -> u8 {
+        match self {
+            Self::Held => 0,
+            Self::Committing => 1,
+            Self::Released => 2,
+            Self::Ended(LostReason::Unconfirmed) => 3,
+            Self::Ended(LostReason::SessionExpired) => 4,
+            Self::Ended(LostReason::NodeGone) => 5,
+            Self::Ended(LostReason::Overrun) => 6,
+            Self::Ended(LostReason::Closed) => 7,
+            Self::Ended(LostReason::Released) => 8,
+        }
+    }
+
+    fn from_code(code: u8) -> Self {
+        match code {
+            0 => Self::Held,
+            1 => Self::Committing,
+            2 => Self::Released,
+            3 => Self::Ended(LostReason::Unconfirmed),
+            4 => Self::Ended(LostReason::SessionExpired),
+            5 => Self::Ended(LostReason::NodeGone),
+            6 => Self::Ended(LostReason::Overrun),
+            7 => Self::Ended(LostReason::Closed),
+            _ => Self::Ended(LostReason::Released),
+        }
+    }
+}
