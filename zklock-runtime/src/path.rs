@@ -24,3 +24,11 @@ impl fmt::Display for LockPath {
         f.write_str(&self.0)
     }
 }
+
+impl TryFrom<&str> for LockPath {
+    type Error = Error;
+
+    fn try_from(path: &str) -> Result<Self, Error> {
+        Self::new(path)
+    }
+}

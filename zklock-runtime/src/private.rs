@@ -1,16 +1,18 @@
 //! What the attribute expands to. Not for use by hand: it changes with any release.
 
-use std::{
-    fmt::Display,
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{fmt, fmt::Display, future::Future, pin::Pin, time::Duration};
 
 pub use core;
 
-use crate::{error::Error, path::LockPath};
+pub use crate::guard::{Interrupted, Run};
+use crate::{
+    error::{Error, LostReason},
+    guard::Guard,
+    locks::Locks,
+    observe,
+    options::LockOptions,
+    path::LockPath,
+};
 
 /// What an annotation says, in a constant.
 #[derive(Debug)]
@@ -54,4 +56,87 @@ pub fn path(template: &'static [&'static [Part]], values: &[&dyn Display]) -> Re
 /// The path of one call where the annotation holds an expression.
 pub fn ready_path(path: impl Into<LockPath>) -> Result<LockPath, Error> {
     Ok(path.into())
+}
+
+/// A call that has its lock.
+pub struct Call {
+    guard: Guard,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("guard", &self.guard).finish()
+    }
+}
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Takes the lock. Boxed, so that the size of the queue's futures is not the caller's.
+pub fn enter<'a>(
+    spec: &'static Spec,
+    locks: Option<&'a Locks>,
+    path: Result<LockPath, Error>,
+) -> Boxed<'a, Result<Call, Error>> {
+    Box::pin(async move {
+        let path = path?;
+        let locks = match locks {
+            Some(locks) => locks.clone(),
+            None => Locks::default_of_call()?,
+        };
+        let defaults = locks.defaults();
+        let options = LockOptions {
+            fair: spec.fair,
+            timeout: spec.timeout.or(defaults.timeout),
+            wait: spec.wait.or(defaults.wait),
+            function: spec.function,
+        };
+        let guard = locks.acquire(path, options).await?;
+        Ok(Call { guard })
+    })
+}
+
+/// The guard of a call, for `#[guard]`.
+pub fn guard(call: &Call) -> &Guard {
+    &call.guard
+}
+
+/// Runs the body under the lock, in place.
+pub fn run<F: Future>(call: &Call, body: F) -> Run<F> {
+    call.guard.supervise(body)
+}
+
+/// Gives the lock back after a body without a transaction.
+pub async fn leave<R>(call: Call, output: Result<R, Interrupted>) -> Result<R, Error> {
+    // A body that came to its end after the lock had gone, though nobody had noticed yet, did not do it under the lock.
+    let checked = output.map_err(|Interrupted(reason)| reason).and_then(|output| {
+        call.guard.hold().check()?;
+        Ok(output)
+    });
+    match checked {
+        Ok(output) => {
+            observe::outcome(call.guard.span(), "released");
+            Ok(output)
+        }
+        Err(reason) => Err(end(call, reason).await),
+    }
+}
+
+/// The body was stopped: the lock is free before its caller is told.
+async fn end(call: Call, reason: LostReason) -> Error {
+    let hold = call.guard.hold().clone();
+    let bound = call.guard.locks().clone();
+    let error = hold.error(reason);
+    drop(call);
+    bound.let_go_of(&hold).await;
+    error
+}
+
+impl Limit {
+    fn or(self, default: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::Default => default,
+            Self::None => None,
+            Self::Some(limit) => Some(limit),
+        }
+    }
 }
