@@ -149,7 +149,7 @@ impl Expansion<'_> {
                     };
                     #rt::finish(#call, #tx, #out).await
                 }
-                #err(#error) => #rt::leave(#call, #err(#error)).await,
+                #err(#error) => #rt::abandon(#call, #error).await,
             }
         }
     }
