@@ -72,7 +72,9 @@ impl Boxed for Shop {
     #[zk_lock(path = "/boxed/{self.region}/{id}", transactional(pool = pool()), locks = self.locks, crate = crate::recorder)]
     async fn by_value(mut self, id: u64, #[tx] mut tx: &mut Connection) -> Result<u64, Error> {
         self.region.clear();
+        tx.execute("statement").await;
         let other = tx;
+        other.execute("statement").await;
         tx = other;
         tx.execute("statement").await;
         Ok(id)

@@ -119,6 +119,7 @@ mod outcomes {
         0
     }
 
+    #[allow(clippy::trivially_copy_pass_by_ref)]
     fn is_even(number: &u32) -> bool {
         number.is_multiple_of(2)
     }

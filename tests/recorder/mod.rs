@@ -1,6 +1,13 @@
 //! A stand-in for `zklock` (`crate = crate::recorder`) that locks for real, keeps no database and writes down what the
 //! expansion does, and in which order.
-#![allow(dead_code, missing_docs, missing_debug_implementations, unreachable_pub, clippy::pedantic)]
+#![allow(
+    dead_code,
+    missing_docs,
+    missing_debug_implementations,
+    unreachable_pub,
+    clippy::manual_async_fn,
+    clippy::pedantic
+)]
 
 use std::{cell::RefCell, mem};
 
