@@ -71,8 +71,8 @@ impl Expansion<'_> {
             }
             None => (TokenStream::new(), quote!(#core::option::Option::None)),
         };
-        let lend_guard = plan.guard.map(|_| quote!(let #guard = #rt::guard(&#call);));
-        let bind_guard = plan.guard.map(|param| bind(param, &guard));
+        let lend_guard = plan.guard.map(|_| quote!(let #guard = &#call;));
+        let bind_guard = plan.guard.map(|param| bind(param, &quote!(#rt::guard(#guard))));
         let held = match &plan.transaction {
             None => {
                 let body = self.body(brace, &quote!(#bind_guard), body);
