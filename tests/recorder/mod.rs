@@ -38,6 +38,10 @@ impl Drop for Noisy {
 pub struct Connection(());
 
 impl Connection {
+    pub fn new() -> Self {
+        Self(())
+    }
+
     pub async fn execute(&mut self, what: &str) {
         tokio::task::yield_now().await;
         log(what);

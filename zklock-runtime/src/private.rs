@@ -126,7 +126,8 @@ pub async fn leave<R>(call: Call, output: Result<R, Interrupted>) -> Result<R, E
             observe::outcome(call.guard.span(), "released");
             Ok(output)
         }
-        Err(reason) => Err(end(call, reason).await),
+        // Boxed: it is rare, and its size would be that of every call.
+        Err(reason) => Err(Box::pin(end(call, reason)).await),
     }
 }
 
