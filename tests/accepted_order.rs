@@ -65,9 +65,11 @@ async fn record<F: Future<Output = Result<(), Error>>>(function: impl FnOnce() -
     let _ = take_log();
     {
         let mut call = pin!(locks.scope(function()));
-        let caught = poll_fn(|cx| match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.as_mut().poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(_)) | Err(_) => Poll::Ready(()),
+        let caught = poll_fn(|cx| {
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.as_mut().poll(cx))) {
+                Ok(Poll::Pending) => Poll::Pending,
+                Ok(Poll::Ready(_)) | Err(_) => Poll::Ready(()),
+            }
         });
         let _ = tokio::time::timeout(Duration::from_millis(200), caught).await;
     }
@@ -95,9 +97,11 @@ async fn g04_grant_begin_body_commit_release() {
         "run",
         "statement",
     ];
-    let commit = ["done", "drop local", "drop arg", "close to commit", "drop slot", "finish", "drop tx", "leave"];
+    let commit =
+        ["done", "drop local", "drop arg", "close to commit", "drop slot", "finish", "drop tx", "leave"];
     assert_eq!(call(Way::Ok).await, [&BEGIN[..], &commit].concat());
-    let roll_back = ["drop local", "drop arg", "close to roll back", "drop slot", "finish", "drop tx", "leave"];
+    let roll_back =
+        ["drop local", "drop arg", "close to roll back", "drop slot", "finish", "drop tx", "leave"];
     assert_eq!(call(Way::Err).await, [&BEGIN[..], &roll_back].concat());
     for way in [Way::Panic, Way::Hang] {
         let dropped = ["drop local", "drop arg", "drop slot", "drop tx", "drop call"];

@@ -63,8 +63,8 @@ pub struct Pool {
 }
 
 pub mod __private {
-    use zklock::Error;
     pub use zklock::__private::*;
+    use zklock::Error;
 
     use super::{Connection, Database, Pool, Transaction, log};
 
@@ -244,7 +244,11 @@ pub mod __private {
         }
     }
 
-    pub fn finish<R>(mut call: Call, tx: Tx, out: Result<R, Error>) -> impl Future<Output = Result<R, Error>> {
+    pub fn finish<R>(
+        mut call: Call,
+        tx: Tx,
+        out: Result<R, Error>,
+    ) -> impl Future<Output = Result<R, Error>> {
         async move {
             tokio::task::yield_now().await;
             log("finish");
