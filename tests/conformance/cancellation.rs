@@ -32,7 +32,9 @@ pub async fn g08_a_wait_dropped_at_any_poll_leaves_nothing(world: World) -> Outc
                 if let Some(granted) = granted {
                     granted?.release().await?;
                 }
-                free(&other, fair).await.map_err(|error| format!("{error} after {polls} polls, {drop_at:?}"))?;
+                free(&other, fair)
+                    .await
+                    .map_err(|error| format!("{error} after {polls} polls, {drop_at:?}"))?;
             }
         }
     }
@@ -57,7 +59,9 @@ pub async fn g08_an_acquire_dropped_at_any_poll_leaves_nothing(world: World) -> 
                     if let Some(granted) = granted {
                         granted?.release().await?;
                     }
-                    free(&other, fair).await.map_err(|error| format!("{error} after {polls} polls, {drop_at:?}"))?;
+                    free(&other, fair)
+                        .await
+                        .map_err(|error| format!("{error} after {polls} polls, {drop_at:?}"))?;
                 }
             }
         }
@@ -115,7 +119,10 @@ async fn race_cancel_and_grant(world: World, fair: bool) -> Outcome {
             Some(guard) => {
                 let guard = guard?;
                 assert!(guard.is_held(), "granted and not held, round {round} of seed {}", random.seed);
-                assert!(holder.mutex("/a").fair(fair).try_acquire().await?.is_none(), "granted and free as well");
+                assert!(
+                    holder.mutex("/a").fair(fair).try_acquire().await?.is_none(),
+                    "granted and free as well"
+                );
                 guard.release().await?;
                 granted += 1;
             }

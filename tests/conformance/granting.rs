@@ -76,7 +76,8 @@ pub async fn g13_the_wait_is_bounded_for_every_waiter(world: World) -> Outcome {
     let guard = handles[0].mutex("/a").timeout(None).acquire().await?;
     let mut waiters = Vec::new();
     for number in 0..10_u64 {
-        let lock = handles[usize::try_from(number % 2)?].mutex("/a").wait(Duration::from_millis(20 + 10 * number));
+        let lock =
+            handles[usize::try_from(number % 2)?].mutex("/a").wait(Duration::from_millis(20 + 10 * number));
         waiters.push(tokio::spawn(async move { lock.acquire().await.map(drop) }));
     }
     for waiter in waiters {

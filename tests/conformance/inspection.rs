@@ -29,7 +29,8 @@ pub async fn a_snapshot_shows_what_is_held_and_waited_for(world: World) -> Outco
     assert_eq!(snapshot.held[0].token, sooner.fencing_token());
     assert!(snapshot.held[0].remaining.is_some_and(|remaining| remaining <= hour));
     assert_eq!(snapshot.held[2].remaining, None);
-    let waiting: Vec<_> = snapshot.waiting.iter().map(|waits| (waits.path.as_str(), waits.function)).collect();
+    let waiting: Vec<_> =
+        snapshot.waiting.iter().map(|waits| (waits.path.as_str(), waits.function)).collect();
     assert_eq!(waiting, [("/later", "waits")]);
     later.release().await?;
     let granted = soon("the grant", waiter).await??;
@@ -89,7 +90,10 @@ pub async fn inspect_shows_the_queue_of_all_handles(world: World) -> Outcome {
             assert_eq!(entry.identity.as_deref(), Some("a tester"));
             let since = entry.since.expect("ours say since when");
             // Servers keep milliseconds.
-            assert!(since + Duration::from_secs(1) >= started && since <= SystemTime::now() + Duration::from_secs(1));
+            assert!(
+                since + Duration::from_secs(1) >= started
+                    && since <= SystemTime::now() + Duration::from_secs(1)
+            );
         }
     }
     guard.release().await?;

@@ -7,13 +7,69 @@ use crate::support::{Outcome, World, queued, soon};
 /// What a template, a configuration file or an attacker may come up with.
 fn nasty_paths() -> Vec<String> {
     let mut paths: Vec<String> = [
-        "", "/", "//", "a", "a/b", "/a", "/a/", "/a//b", "//a", "/.", "/..", "/a/.", "/a/..", "/a/./b", "/a/../b", "/...",
-        "/a/.../b", "/ ", "/ a", "/a ", "/a b", "/a\tb", "/a\nb", "/a\0b", "\0", "/\u{1}", "/\u{7f}", "/\u{9f}", "/\u{ad}",
-        "/\u{d7ff}", "/\u{e000}", "/\u{f8ff}", "/\u{fdd0}", "/\u{fff0}", "/\u{ffff}", "/\u{feff}", "/\u{1f600}",
-        "/e\u{301}", "/\u{e9}", "/\u{202e}abc", "/%2e", "/%2F", "/%", "/%%", "/a%2fb", "/zookeeper", "/zookeeper/quota",
-        "/zookeeper2", "/_c_7f3a-lock-0000000001", "/a/_c_x-lock-0000000001", "/-lock-", "/a-lock-0000000000",
-        "/__READ__0000000001", "/__WRIT__", "/_c_", "/a\\b", "/a?b#c", "/'; DROP TABLE zklock_fence; --", "/\"", "/{id}",
-        "/ORDERS", "/orders", "/Orders",
+        "",
+        "/",
+        "//",
+        "a",
+        "a/b",
+        "/a",
+        "/a/",
+        "/a//b",
+        "//a",
+        "/.",
+        "/..",
+        "/a/.",
+        "/a/..",
+        "/a/./b",
+        "/a/../b",
+        "/...",
+        "/a/.../b",
+        "/ ",
+        "/ a",
+        "/a ",
+        "/a b",
+        "/a\tb",
+        "/a\nb",
+        "/a\0b",
+        "\0",
+        "/\u{1}",
+        "/\u{7f}",
+        "/\u{9f}",
+        "/\u{ad}",
+        "/\u{d7ff}",
+        "/\u{e000}",
+        "/\u{f8ff}",
+        "/\u{fdd0}",
+        "/\u{fff0}",
+        "/\u{ffff}",
+        "/\u{feff}",
+        "/\u{1f600}",
+        "/e\u{301}",
+        "/\u{e9}",
+        "/\u{202e}abc",
+        "/%2e",
+        "/%2F",
+        "/%",
+        "/%%",
+        "/a%2fb",
+        "/zookeeper",
+        "/zookeeper/quota",
+        "/zookeeper2",
+        "/_c_7f3a-lock-0000000001",
+        "/a/_c_x-lock-0000000001",
+        "/-lock-",
+        "/a-lock-0000000000",
+        "/__READ__0000000001",
+        "/__WRIT__",
+        "/_c_",
+        "/a\\b",
+        "/a?b#c",
+        "/'; DROP TABLE zklock_fence; --",
+        "/\"",
+        "/{id}",
+        "/ORDERS",
+        "/orders",
+        "/Orders",
     ]
     .map(str::to_owned)
     .into();
@@ -91,7 +147,8 @@ async fn apart(world: World, first: (&str, bool), second: (&str, bool)) -> Outco
     let [one, other] = [world.locks().await?, world.locks().await?];
     for first_goes_first in [true, false] {
         let a = one.mutex(first.0).fair(first.1).timeout(None).acquire().await?;
-        let b = soon("a lock of its own", other.mutex(second.0).fair(second.1).timeout(None).acquire()).await?;
+        let b =
+            soon("a lock of its own", other.mutex(second.0).fair(second.1).timeout(None).acquire()).await?;
         assert!(a.is_held() && b.is_held());
         queued(&one, first.0, 1).await?;
         queued(&one, second.0, 1).await?;

@@ -67,7 +67,8 @@ pub async fn g06_extending_does_not_put_off_a_force_release(world: World) -> Out
         // Around the limit, by spinning: a timer is too coarse.
         let mut extended = Ok(());
         while granted.elapsed() < limit + Duration::from_micros(300) {
-            extended = guard.extend(limit.saturating_sub(granted.elapsed()) + Duration::from_micros(20 * (round % 10)));
+            extended = guard
+                .extend(limit.saturating_sub(granted.elapsed()) + Duration::from_micros(20 * (round % 10)));
             if extended.is_err() {
                 break;
             }

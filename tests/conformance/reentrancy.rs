@@ -115,7 +115,8 @@ pub async fn g10_another_task_is_not_the_same_chain(world: World) -> Outcome {
     let tried = outer
         .run(async {
             let child = locks.clone();
-            tokio::spawn(async move { child.mutex("/a").try_acquire().await.map(|guard| guard.is_some()) }).await
+            tokio::spawn(async move { child.mutex("/a").try_acquire().await.map(|guard| guard.is_some()) })
+                .await
         })
         .await??;
     assert!(matches!(tried, Ok(false)), "{tried:?}");

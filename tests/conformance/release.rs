@@ -32,7 +32,8 @@ pub async fn g05_a_dropped_guard_lets_the_next_one_in(world: World) -> Outcome {
 
 pub async fn g05_ok_releases(world: World) -> Outcome {
     let locks = world.locks().await?;
-    let answer = under_the_lock(&locks, async |guard| guard.run(async { 42 }).await.map_err(Into::into)).await?;
+    let answer =
+        under_the_lock(&locks, async |guard| guard.run(async { 42 }).await.map_err(Into::into)).await?;
     assert_eq!(answer, 42);
     free_again(&world).await
 }
