@@ -12,8 +12,16 @@ async fn semicolon() -> Result<u64, Error> {
     Ok(1);
 }
 
+struct Mine;
+
+impl From<Error> for Mine {
+    fn from(_: Error) -> Self {
+        Self
+    }
+}
+
 #[zk_lock(path = "/a")]
-async fn question() -> Result<u64, Error> {
+async fn question() -> Result<u64, Mine> {
     let number = "1".parse::<u64>()?;
     Ok(number)
 }

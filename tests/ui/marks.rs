@@ -27,18 +27,19 @@ async fn shared(#[tx] tx: &PgConnection) -> Result<(), Error> {
 
 #[zk_lock(path = "/a", transactional)]
 async fn opaque(#[tx] tx: &mut impl Send) -> Result<(), Error> {
+    let _ = tx;
     Ok(())
 }
 
 #[zk_lock(path = "/a", transactional)]
 async fn two(#[tx] tx: &mut PgConnection, #[tx] other: &mut PgConnection) -> Result<(), Error> {
-    let _ = tx;
+    let _ = (tx, other);
     Ok(())
 }
 
 #[zk_lock(path = "/a")]
 async fn two_guards(#[guard] guard: &Guard, #[guard] other: &Guard) -> Result<(), Error> {
-    let _ = guard;
+    let _ = (guard, other);
     Ok(())
 }
 
