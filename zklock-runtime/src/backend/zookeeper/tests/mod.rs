@@ -6,3 +6,4 @@ mod neighbours;
 mod rights;
 mod sessions;
 mod support;
+mod wrap;
