@@ -8,6 +8,8 @@ mod options;
 mod path;
 pub mod private;
 mod token;
+#[cfg(feature = "sqlx")]
+mod transaction;
 pub use backend::QueueEntry;
 pub use error::{Cause, Error, LostReason};
 pub use path::LockPath;
