@@ -152,6 +152,11 @@ impl Hold {
         self.id
     }
 
+    /// The id of the grant itself, whichever entry into it this is.
+    pub(crate) fn root_id(&self) -> u64 {
+        self.parent.as_ref().map_or(self.id, |parent| parent.root_id())
+    }
+
     pub(crate) fn path(&self) -> &LockPath {
         &self.grant.path
     }
