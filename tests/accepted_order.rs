@@ -1,6 +1,6 @@
 //! In which order the parts of a call begin and end, on every way out (G4, G5).
 #![deny(warnings, clippy::pedantic)]
-#![allow(missing_docs, clippy::missing_errors_doc)]
+#![allow(missing_docs, clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod recorder;
 
@@ -88,15 +88,16 @@ async fn g05_everything_ends_before_the_lock() {
     }
 }
 
+const BEGIN: [&str; 4] = [
+    "begin installed TxSpec { isolation: None, unfenced: false, requires_new: false }",
+    "open",
+    "run",
+    "statement",
+];
+
 #[tokio::test]
 async fn g04_grant_begin_body_commit_release() {
     let call = |way| record(move || transactional(Noisy("arg"), way));
-    const BEGIN: [&str; 4] = [
-        "begin installed TxSpec { isolation: None, unfenced: false, requires_new: false }",
-        "open",
-        "run",
-        "statement",
-    ];
     let commit =
         ["done", "drop local", "drop arg", "close to commit", "drop slot", "finish", "drop tx", "leave"];
     assert_eq!(call(Way::Ok).await, [&BEGIN[..], &commit].concat());

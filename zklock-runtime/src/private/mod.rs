@@ -140,7 +140,8 @@ pub async fn leave<R>(call: Call, output: Result<R, Interrupted>) -> Result<R, E
         }
         Err(reason) => {
             let error = call.guard.hold().error(reason);
-            Err(end(call, error).await)
+            // Boxed: it is rare, and its size would be that of every call.
+            Err(Box::pin(end(call, error)).await)
         }
     }
 }

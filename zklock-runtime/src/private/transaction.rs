@@ -148,10 +148,10 @@ pub async fn finish<R, DB: Database>(
             // The body's own error may be no more than how it came to notice.
             Err(reason) => {
                 let error = call.guard.hold().error(reason);
-                Err(end(call, error).await)
+                Err(Box::pin(end(call, error)).await)
             }
         },
-        Err(error) => Err(end(call, error).await),
+        Err(error) => Err(Box::pin(end(call, error)).await),
     }
 }
 
@@ -163,7 +163,7 @@ async fn commit<DB: Database>(call: Call, tx: Tx<'_, DB>) -> Result<(), Error> {
                 stay_locked(call);
                 Ok(())
             }
-            Err(error) => Err(end(call, error).await),
+            Err(error) => Err(Box::pin(end(call, error)).await),
         };
     }
     let open = call.frame.take_transaction();
@@ -184,7 +184,7 @@ async fn commit<DB: Database>(call: Call, tx: Tx<'_, DB>) -> Result<(), Error> {
             observe::outcome(call.guard.span(), "committed");
             Ok(())
         }
-        Err(error) => Err(end(call, error).await),
+        Err(error) => Err(Box::pin(end(call, error)).await),
     }
 }
 
@@ -200,5 +200,5 @@ fn stay_locked(call: Call) {
 
 /// Gives the lock back after a BEGIN that failed.
 pub async fn abandon<R>(call: Call, error: Error) -> Result<R, Error> {
-    Err(end(call, error).await)
+    Err(Box::pin(end(call, error)).await)
 }
