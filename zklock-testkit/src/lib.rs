@@ -1,5 +1,6 @@
 //! Real servers for tests: ZooKeeper, PostgreSQL and MariaDB as child processes, with faults on demand.
 
+mod drop_fuzz;
 mod ensemble;
 mod error;
 mod port;
@@ -11,6 +12,7 @@ mod sql;
 mod wait;
 mod zookeeper;
 
+pub use self::drop_fuzz::{DropFuzzed, DropMoment, drop_fuzz};
 pub use self::ensemble::{Ensemble, ServerLink};
 pub use self::error::Error;
 pub use self::proxy::{Direction, Op, Proxy, Request, Rule};

@@ -232,8 +232,8 @@ impl ZooKeeper {
             .lines()
             .filter_map(|line| line.split_once('\t'))
             .find(|(found, _)| *found == name)
-            .and_then(|(_, value)| value.trim().parse::<f64>().ok())
-            .map(|value| value as u64)
+            // Some have a fraction, which nobody asks for.
+            .and_then(|(_, value)| value.trim().split('.').next()?.parse().ok())
             .ok_or_else(|| Error::Answer { asked: format!("`mntr` for {name} at {}", self.address), answer })
     }
 
@@ -258,7 +258,10 @@ impl ZooKeeper {
     }
 
     /// Uses a short session that has nothing to do with the code under test.
-    async fn ask<T>(&self, question: impl AsyncFnOnce(&mut Session) -> std::io::Result<T>) -> Result<T, Error> {
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&mut Session) -> std::io::Result<T>,
+    ) -> Result<T, Error> {
         let asked = async {
             let mut session = Session::open(&self.address).await?;
             let answer = question(&mut session).await;
