@@ -10,7 +10,8 @@ use crate::{
 
 /// A client with all rights, to set up what the peer may not do.
 async fn admin(server: &zklock_testkit::ZooKeeper, chroot: &zklock_testkit::Chroot) -> zk::Client {
-    let client = zk::Client::connector().with_auth("digest", b"admin:secret").connect(server.connect_string()).await;
+    let client =
+        zk::Client::connector().with_auth("digest", b"admin:secret").connect(server.connect_string()).await;
     client.unwrap().chroot(chroot.path()).unwrap()
 }
 
@@ -27,7 +28,10 @@ async fn make(admin: &zk::Client, path: &str, rights: zk::Permission) {
 fn assert_refused(error: &Error, right: &str, node: &str) {
     let message = error.to_string();
     assert!(matches!(error, Error::Refused { .. }), "{message}");
-    assert!(message.contains(&format!("the right {right} on node \"")) && message.contains(node), "{message}");
+    assert!(
+        message.contains(&format!("the right {right} on node \"")) && message.contains(node),
+        "{message}"
+    );
 }
 
 #[tokio::test]
