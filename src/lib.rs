@@ -1,1 +1,11 @@
 //! One at a time, all or nothing.
+
+pub use zklock_macros::zk_lock;
+#[cfg(feature = "zookeeper")]
+pub use zklock_runtime::Acl;
+#[doc(hidden)]
+pub use zklock_runtime::private as __private;
+pub use zklock_runtime::{
+    Cause, Commits, Ensemble, Error, FencingToken, FromLockError, Guard, HeldLock, HoldPhase, Lock, LockPath,
+    Locks, LocksBuilder, LostReason, QueueEntry, Snapshot, WaitingLock,
+};

@@ -10,8 +10,6 @@ pub(crate) struct Tick(u64);
 impl Tick {
     /// Later than every other.
     pub(crate) const NEVER: Self = Self(u64::MAX);
-    /// Earlier than every other.
-    pub(crate) const PAST: Self = Self(0);
 
     pub(crate) fn now() -> Self {
         Self(nanoseconds())

@@ -3,6 +3,7 @@ use std::{
     io,
     sync::{Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 
 use tokio::{
@@ -12,6 +13,9 @@ use tokio::{
 };
 
 use crate::clock::Tick;
+
+/// How long blocking calls of the thread may take to end with it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The thread that a `Locks` owns, with a small runtime of its own.
 ///
@@ -35,7 +39,8 @@ impl Engine {
         thread::Builder::new().name("zklock".into()).spawn(move || {
             // Resolves with an error when the sender is dropped, which is the signal.
             let _ = runtime.block_on(stopped);
-            drop(runtime);
+            // A name that is being looked up must not keep the thread for ever.
+            runtime.shutdown_timeout(LAST_WORDS);
             let _ = ending.send(());
         })?;
         Ok(Self { handle, stop: Mutex::new(Some(stop)), ended: Mutex::new(Some(ended)) })

@@ -1,4 +1,4 @@
-use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
+use std::{convert::Infallible, error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use crate::path::LockPath;
 
@@ -284,6 +284,13 @@ impl StdError for Error {
             | Self::Unavailable { source: Some(source), .. } => Some(source.inner()),
             _ => None,
         }
+    }
+}
+
+/// A ready `LockPath` cannot fail to be one.
+impl From<Infallible> for Error {
+    fn from(never: Infallible) -> Self {
+        match never {}
     }
 }
 

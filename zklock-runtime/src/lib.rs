@@ -1,14 +1,37 @@
-//! What the attribute of zklock runs on.
+//! What the attribute of zklock runs on. Use the crate `zklock`, which re-exports all of it.
+
+#[doc(hidden)]
+pub mod private;
+
 mod backend;
+mod builder;
 mod clock;
+mod context;
 mod engine;
 mod error;
+mod guard;
 mod hold;
+mod lock;
+mod locks;
+mod observe;
 mod options;
+mod outcome;
 mod path;
-pub mod private;
+mod reaper;
 mod token;
+#[cfg(feature = "sqlx")]
+mod transaction;
+mod waits;
+
 pub use backend::QueueEntry;
+#[cfg(feature = "zookeeper")]
+pub use backend::zookeeper::Acl;
+pub use builder::LocksBuilder;
 pub use error::{Cause, Error, LostReason};
+pub use guard::Guard;
+pub use lock::Lock;
+pub use locks::Locks;
+pub use observe::{HeldLock, HoldPhase, Snapshot, WaitingLock};
+pub use outcome::{Commits, FromLockError};
 pub use path::LockPath;
 pub use token::{Ensemble, FencingToken};

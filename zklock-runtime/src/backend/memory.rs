@@ -1,1 +1,342 @@
-//! In-process locks.
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{runtime::Handle, sync::oneshot};
+use uuid::Uuid;
+
+use super::{Backend, BoxFuture, QueueEntry, Request};
+use crate::{
+    clock::Tick,
+    engine::sleep_until,
+    error::Error,
+    hold::{Contender, Done, Grant, Hold, Validity},
+    options::LockOptions,
+    path::LockPath,
+    token::{Ensemble, FencingToken},
+};
+
+/// Locks of this process alone, with the semantics of the servers.
+pub(crate) struct Memory {
+    table: Arc<Table>,
+    timers: Handle,
+}
+
+struct Table {
+    state: Mutex<State>,
+    identity: Arc<str>,
+    validity: Arc<Validity>,
+}
+
+struct State {
+    queues: HashMap<LockPath, Queue>,
+    last_token: u64,
+    last_waiter: u64,
+    closed: bool,
+}
+
+/// One path. It exists while somebody holds or waits.
+struct Queue {
+    fair: bool,
+    holder: Option<Holder>,
+    waiters: VecDeque<Waiter>,
+}
+
+struct Holder {
+    token: FencingToken,
+    function: &'static str,
+    since: SystemTime,
+}
+
+struct Waiter {
+    id: u64,
+    options: LockOptions,
+    since: SystemTime,
+    turn: oneshot::Sender<Turn>,
+}
+
+enum Turn {
+    /// Fair: the lock is yours.
+    Granted(Arc<Hold>),
+    /// Unfair: the lock is free, take it if nobody is quicker.
+    Free,
+}
+
+enum Tried {
+    Granted(Arc<Hold>),
+    Waiting(Waiting),
+    Busy(String),
+}
+
+impl Memory {
+    pub(crate) fn new(identity: Arc<str>, timers: Handle) -> Self {
+        let state = State { queues: HashMap::new(), last_token: 0, last_waiter: 0, closed: false };
+        let table = Table { state: Mutex::new(state), identity, validity: Validity::unlimited() };
+        Self { table: Arc::new(table), timers }
+    }
+}
+
+impl Backend for Memory {
+    fn acquire(&self, request: Request) -> BoxFuture<Result<Arc<Hold>, Error>> {
+        let (table, timers) = (self.table.clone(), self.timers.clone());
+        Box::pin(async move {
+            let asked = Tick::now();
+            let mut place = Place::Back;
+            loop {
+                let mut waiting = match table.try_acquire(&request, place)? {
+                    Tried::Granted(hold) => return Ok(hold),
+                    Tried::Waiting(waiting) => waiting,
+                    Tried::Busy(holder) => return Err(busy(&request, asked, Some(holder))),
+                };
+                let turn = tokio::select! {
+                    biased;
+                    turn = &mut waiting.turn => turn.map_err(|_| Error::Closed)?,
+                    () = sleep_until(&timers, request.wait_until) => match waiting.give_up() {
+                        Some(turn) => turn,
+                        None => return Err(busy(&request, asked, table.holder(&request.path))),
+                    },
+                };
+                match turn {
+                    Turn::Granted(hold) => return Ok(hold),
+                    // It may be gone again; then we keep our place at the front.
+                    Turn::Free => place = Place::Front,
+                }
+            }
+        })
+    }
+
+    fn inspect(&self, path: &LockPath) -> BoxFuture<Result<Vec<QueueEntry>, Error>> {
+        let entries = self.table.inspect(path);
+        Box::pin(async { Ok(entries) })
+    }
+
+    fn close(&self) -> BoxFuture<()> {
+        let waiters: Vec<Waiter> = {
+            let mut state = self.table.lock();
+            state.closed = true;
+            state.queues.values_mut().flat_map(|queue| queue.waiters.drain(..)).collect()
+        };
+        drop(waiters);
+        Box::pin(async {})
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Back,
+    Front,
+}
+
+impl Table {
+    fn try_acquire(self: &Arc<Self>, request: &Request, place: Place) -> Result<Tried, Error> {
+        let (path, options) = (&request.path, request.options);
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Error::Closed);
+        }
+        let queue = state.queues.entry(path.clone()).or_insert_with(|| Queue {
+            fair: options.fair,
+            holder: None,
+            waiters: VecDeque::new(),
+        });
+        if queue.fair != options.fair {
+            return Err(Error::WrongKind { path: path.clone(), found: kind(queue.fair).to_owned() });
+        }
+        let first = !queue.fair || queue.waiters.is_empty();
+        if queue.holder.is_none() && first {
+            return Ok(Tried::Granted(self.grant(&mut state, path, options)));
+        }
+        if request.wait_until <= Tick::now() {
+            return Ok(Tried::Busy(queue.describe_holder(&self.identity)));
+        }
+        state.last_waiter += 1;
+        let id = state.last_waiter;
+        let (sender, turn) = oneshot::channel();
+        let waiter = Waiter { id, options, since: SystemTime::now(), turn: sender };
+        if let Some(queue) = state.queues.get_mut(path) {
+            match place {
+                Place::Back => queue.waiters.push_back(waiter),
+                Place::Front => queue.waiters.push_front(waiter),
+            }
+        }
+        drop(state);
+        Ok(Tried::Waiting(Waiting { table: self.clone(), path: path.clone(), id, turn }))
+    }
+
+    /// Makes the hold and notes it as the holder.
+    fn grant(self: &Arc<Self>, state: &mut State, path: &LockPath, options: LockOptions) -> Arc<Hold> {
+        // From the wall clock, so that a restart over the same database does not go back.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+        state.last_token = now.max(state.last_token.saturating_add(1));
+        let token = FencingToken::new(Ensemble::MEMORY, state.last_token, 0, 0);
+        if let Some(queue) = state.queues.get_mut(path) {
+            queue.holder = Some(Holder { token, function: options.function, since: SystemTime::now() });
+        }
+        let grant = Grant {
+            path: path.clone(),
+            fence_key: path.as_str().into(),
+            options,
+            token,
+            attempt: Uuid::new_v4(),
+            validity: self.validity.clone(),
+        };
+        Hold::new(grant, Box::new(Entry { table: self.clone(), path: path.clone(), token }))
+    }
+
+    /// The holder is gone: the next one's turn.
+    fn release(self: &Arc<Self>, path: &LockPath, token: FencingToken) {
+        let mut state = self.lock();
+        if let Some(queue) = state.queues.get_mut(path)
+            && queue.holder.as_ref().is_some_and(|holder| holder.token == token)
+        {
+            queue.holder = None;
+        }
+        self.next(state, path);
+    }
+
+    /// Gives a free lock to whoever waits, and forgets the path when nobody does.
+    fn next(self: &Arc<Self>, mut state: MutexGuard<'_, State>, path: &LockPath) {
+        // A grant that its waiter no longer takes is given back by its drop, which comes here again: it must not
+        // happen with the table locked.
+        let mut untaken = None;
+        while let Some(queue) = state.queues.get_mut(path)
+            && queue.holder.is_none()
+        {
+            let Some(waiter) = queue.waiters.pop_front() else {
+                state.queues.remove(path);
+                break;
+            };
+            if waiter.turn.is_closed() {
+                continue;
+            }
+            if !queue.fair {
+                if waiter.turn.send(Turn::Free).is_ok() {
+                    break;
+                }
+                continue;
+            }
+            let hold = self.grant(&mut state, path, waiter.options);
+            untaken = waiter.turn.send(Turn::Granted(hold)).err();
+        }
+        drop(state);
+        drop(untaken);
+    }
+
+    fn holder(&self, path: &LockPath) -> Option<String> {
+        self.lock().queues.get(path).map(|queue| queue.describe_holder(&self.identity))
+    }
+
+    fn inspect(&self, path: &LockPath) -> Vec<QueueEntry> {
+        let state = self.lock();
+        let Some(queue) = state.queues.get(path) else { return Vec::new() };
+        let entry = |is_holder, function: &'static str, since, name: String| QueueEntry {
+            is_holder,
+            identity: Some(self.identity.as_ref().to_owned()),
+            function: Some(function.to_owned()),
+            since: Some(since),
+            name,
+        };
+        let holder =
+            queue.holder.iter().map(|h| entry(true, h.function, h.since, format!("token {}", h.token)));
+        let waiters = queue
+            .waiters
+            .iter()
+            .filter(|waiter| !waiter.turn.is_closed())
+            .map(|w| entry(false, w.options.function, w.since, format!("waiter {}", w.id)));
+        holder.chain(waiters).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn describe_holder(&self, identity: &str) -> String {
+        match &self.holder {
+            Some(holder) => format!("{identity} in {}", holder.function),
+            None => "others in the queue".to_owned(),
+        }
+    }
+}
+
+/// A place in the queue; dropped by a caller that goes away.
+struct Waiting {
+    table: Arc<Table>,
+    path: LockPath,
+    id: u64,
+    turn: oneshot::Receiver<Turn>,
+}
+
+impl Waiting {
+    /// Leaves the queue, unless the turn has come at this very moment.
+    fn give_up(&mut self) -> Option<Turn> {
+        let mut state = self.table.lock();
+        self.turn.close();
+        let turn = self.turn.try_recv().ok();
+        if turn.is_none()
+            && let Some(queue) = state.queues.get_mut(&self.path)
+        {
+            queue.waiters.retain(|waiter| waiter.id != self.id);
+        }
+        turn
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        match self.give_up() {
+            // Its drop gives it back.
+            Some(Turn::Granted(_)) => {}
+            // Somebody else must be told that the lock is free. After a turn that was taken this is never reached:
+            // the channel is empty then.
+            Some(Turn::Free) => self.table.next(self.table.lock(), &self.path),
+            None => {
+                let mut state = self.table.lock();
+                if let Some(queue) = state.queues.get(&self.path)
+                    && queue.holder.is_none()
+                    && queue.waiters.is_empty()
+                {
+                    state.queues.remove(&self.path);
+                }
+            }
+        }
+    }
+}
+
+struct Entry {
+    table: Arc<Table>,
+    path: LockPath,
+    token: FencingToken,
+}
+
+impl Contender for Entry {
+    fn release(self: Box<Self>, done: Done) {
+        self.table.release(&self.path, self.token);
+        drop(done);
+    }
+}
+
+fn kind(fair: bool) -> &'static str {
+    if fair { "a fair lock" } else { "an unfair lock (`fair = false`)" }
+}
+
+fn busy(request: &Request, asked: Tick, holder: Option<String>) -> Error {
+    Error::Busy { path: request.path.clone(), waited: asked.elapsed(), holder }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("paths", &self.table.lock().queues.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("path", &self.path).field("token", &self.token).finish_non_exhaustive()
+    }
+}

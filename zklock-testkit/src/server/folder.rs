@@ -76,8 +76,11 @@ fn create_root() -> io::Result<PathBuf> {
 }
 
 fn start_watchdog(root: &Path) -> io::Result<ChildStdin> {
+    // In a file, so that a list of processes shows what it is and not all of its text.
+    let script = root.join("watchdog.sh");
+    fs::write(&script, include_str!("watchdog.sh"))?;
     let mut watchdog = Command::new("/bin/sh")
-        .args(["-c", include_str!("watchdog.sh"), "zklock-testkit-watchdog"])
+        .arg(script)
         .arg(root)
         .current_dir("/")
         .stdin(Stdio::piped())

@@ -1,0 +1,168 @@
+//! What the attribute expands to. Not for use by hand: it changes with any release.
+
+use std::{fmt, fmt::Display, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+#[cfg(feature = "sqlx")]
+mod transaction;
+
+pub use core;
+
+#[cfg(feature = "sqlx")]
+pub use self::transaction::{
+    Connections, Installed, Isolation, Tx, TxParam, TxSpec, Verdict, abandon, begin, close, finish, open,
+    param,
+};
+
+use crate::{
+    context::Frame,
+    error::Error,
+    guard::Guard,
+    observe,
+    options::LockOptions,
+    path::{self, LockPath},
+};
+pub use crate::{
+    guard::{Interrupted, Run},
+    locks::Locks,
+    outcome::{Commits, FromLockError},
+    path::IntoLockPath,
+};
+
+/// What an annotation says, in a constant.
+#[derive(Debug)]
+pub struct Spec {
+    /// Module and name of the function.
+    pub function: &'static str,
+    /// `fair`.
+    pub fair: bool,
+    /// `timeout`.
+    pub timeout: Limit,
+    /// `wait`.
+    pub wait: Limit,
+}
+
+/// A duration in an annotation.
+#[derive(Clone, Copy, Debug)]
+pub enum Limit {
+    /// Not given: the default of the `Locks`.
+    Default,
+    /// `"none"`.
+    None,
+    /// Given.
+    Some(Duration),
+}
+
+/// One part of a segment of a template.
+#[derive(Debug)]
+pub enum Part {
+    /// Text as it stands.
+    Text(&'static str),
+    /// The next value; what stands between the braces.
+    Value(&'static str),
+}
+
+/// The path of one call. `template` holds segments of parts, `values` one value for each `Part::Value`.
+pub fn path(template: &'static [&'static [Part]], values: &[&dyn Display]) -> Result<LockPath, Error> {
+    path::fill(template, values)
+}
+
+/// The path of one call where the annotation holds an expression.
+pub fn ready_path(path: impl IntoLockPath) -> Result<LockPath, Error> {
+    path.into_lock_path()
+}
+
+/// Stands for an injected parameter where an annotation is wrong, so that the rest of the function still fits. Such code
+/// is not compiled, so it does not run.
+pub fn missing<T>() -> T {
+    unreachable!("the annotation does not compile")
+}
+
+/// A call that has its lock.
+pub struct Call {
+    guard: Guard,
+    /// The step that the body is in the call chain.
+    frame: Arc<Frame>,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("guard", &self.guard).finish()
+    }
+}
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Takes the lock. Boxed, so that the size of the queue's futures is not the caller's.
+pub fn enter<'a>(
+    spec: &'static Spec,
+    locks: Option<&'a Locks>,
+    path: Result<LockPath, Error>,
+) -> Boxed<'a, Result<Call, Error>> {
+    Box::pin(async move {
+        let path = path?;
+        let locks = match locks {
+            Some(locks) => locks.clone(),
+            None => Locks::default_of_call()?,
+        };
+        let defaults = locks.defaults();
+        let options = LockOptions {
+            fair: spec.fair,
+            timeout: spec.timeout.or(defaults.timeout),
+            wait: spec.wait.or(defaults.wait),
+            function: spec.function,
+        };
+        let guard = locks.acquire(path, options).await?;
+        let frame = Frame::body(locks.id(), guard.hold().clone());
+        Ok(Call { guard, frame })
+    })
+}
+
+/// The guard of a call, for `#[guard]`.
+pub fn guard(call: &Call) -> &Guard {
+    &call.guard
+}
+
+/// Runs the body under the lock, in place.
+pub fn run<F: Future>(call: &Call, body: F) -> Run<F> {
+    call.guard.supervise_in(call.frame.clone(), body)
+}
+
+/// Gives the lock back after a body without a transaction.
+pub async fn leave<R>(call: Call, output: Result<R, Interrupted>) -> Result<R, Error> {
+    // A body that came to its end after the lock had gone, though nobody had noticed yet, did not do it under the lock.
+    let checked = output.map_err(|Interrupted(reason)| reason).and_then(|output| {
+        call.guard.hold().check()?;
+        Ok(output)
+    });
+    match checked {
+        Ok(output) => {
+            observe::outcome(call.guard.span(), "released");
+            Ok(output)
+        }
+        Err(reason) => {
+            let error = call.guard.hold().error(reason);
+            // Boxed: it is rare, and its size would be that of every call.
+            Err(Box::pin(end(call, error)).await)
+        }
+    }
+}
+
+/// Something went wrong under the lock: it is free before the caller is told.
+async fn end(call: Call, error: Error) -> Error {
+    let hold = call.guard.hold().clone();
+    let locks = call.guard.locks().clone();
+    observe::outcome(call.guard.span(), observe::name(&error));
+    drop(call);
+    locks.let_go_of(&hold).await;
+    error
+}
+
+impl Limit {
+    fn or(self, default: Option<Duration>) -> Option<Duration> {
+        match self {
+            Self::Default => default,
+            Self::None => None,
+            Self::Some(limit) => Some(limit),
+        }
+    }
+}
