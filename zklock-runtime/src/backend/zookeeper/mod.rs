@@ -213,13 +213,6 @@ impl Acquire {
     }
 
     async fn contend(&self, progress: &Progress) -> Result<Arc<Hold>, Error> {
-        if self.request.path.as_str().split('/').any(|segment| format!("/{segment}") == ensemble::NODE) {
-            return Err(Error::InvalidPath {
-                path: self.request.path.to_string(),
-                argument: None,
-                reason: format!("\"{}\" is the name of zklock's own node", &ensemble::NODE[1..]),
-            });
-        }
         let mut last = None;
         loop {
             let session = live(&self.current, last.as_ref()).await?;

@@ -216,8 +216,7 @@ async fn the_chroot_is_made_and_the_ensemble_has_one_id() {
     let node = server.node(&format!("{}/deep/er{}", chroot.path(), ensemble::NODE)).await.unwrap().unwrap();
     assert_eq!(node.data, ensemble.to_string().as_bytes());
     assert_eq!(node.ephemeral_owner, 0);
-    let error = a.acquire(fair(ensemble::NODE, SOON)).await.unwrap_err();
-    assert!(matches!(error, Error::InvalidPath { .. }), "{error}");
+    assert!(LockPath::new(ensemble::NODE).is_err(), "a lock could stand where the id is");
 }
 
 #[tokio::test]

@@ -103,7 +103,7 @@ async fn a_wait_cancelled_at_every_poll_leaves_nothing_and_blocks_nobody() {
     let other = Peer::connect(&chroot.url(), "b").await;
     for is_fair in [true, false] {
         let hold = other.acquired("/a", is_fair).await;
-        let alone = if is_fair { 1 } else { 0 };
+        let alone = usize::from(is_fair);
         for polls in 1..12 {
             let outcome = cancelled(&peer, request("/a", is_fair, SOON), polls).await;
             assert!(outcome.is_none());

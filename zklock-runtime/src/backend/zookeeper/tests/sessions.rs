@@ -272,8 +272,9 @@ async fn many_take_turns_and_some_give_up() {
         let mut tasks = tokio::task::JoinSet::new();
         for i in 0..16_u64 {
             let inside = inside.clone();
-            let asked: Vec<_> =
-                (0..30).map(|_| peers[i as usize % 2].acquire(request(path, is_fair, 6 * SOON))).collect();
+            let asked: Vec<_> = (0..30)
+                .map(|_| peers[usize::from(i % 2 == 0)].acquire(request(path, is_fair, 6 * SOON)))
+                .collect();
             tasks.spawn(async move {
                 let mut done = 0;
                 for (k, asked) in asked.into_iter().enumerate() {
