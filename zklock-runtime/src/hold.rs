@@ -215,19 +215,26 @@ impl Hold {
     }
 
     fn verdict(&self) -> Result<(), LostReason> {
-        match self.state() {
-            State::Held | State::Committing => {}
-            State::Released => return Err(LostReason::Released),
-            State::Ended(reason) => return Err(reason),
+        if self.state() == State::Released {
+            return Err(LostReason::Released);
+        }
+        self.over_by_itself().map_or(Ok(()), Err)?;
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.verdict())
+    }
+
+    /// Why the lock is not ours any more, if so, for a COMMIT that was begun: that its caller is gone, and the guard with
+    /// it, does not take the lock away while it is on its way.
+    pub(crate) fn lapsed(&self) -> Option<LostReason> {
+        self.over_by_itself().or_else(|| self.parent.as_ref().and_then(|parent| parent.lapsed()))
+    }
+
+    fn over_by_itself(&self) -> Option<LostReason> {
+        if let State::Ended(reason) = self.state() {
+            return Some(reason);
         }
         let now = Tick::now();
-        if let Some(reason) = self.grant.validity.verdict(now) {
-            return Err(reason);
-        }
-        if now >= self.deadline() {
-            return Err(LostReason::Overrun);
-        }
-        self.parent.as_ref().map_or(Ok(()), |parent| parent.verdict())
+        let late = || (now >= self.deadline()).then_some(LostReason::Overrun);
+        self.grant.validity.verdict(now).or_else(late)
     }
 
     /// Held, and the server reachable: a COMMIT may start.
