@@ -32,7 +32,7 @@ use zookeeper_client as zk;
 pub(crate) use self::address::Address;
 use self::{
     answer::Setback,
-    attempt::{Attempt, Progress},
+    attempt::{Attempt, Progress, Stage},
     backoff::Backoff,
     session::Session,
     supervisor::Current,
@@ -56,17 +56,21 @@ pub(crate) struct Config {
     pub(crate) identity: Arc<str>,
     /// Scheme and credentials, such as `digest` and `user:password`.
     pub(crate) auth: Vec<(String, Vec<u8>)>,
-    pub(crate) access: Access,
+    pub(crate) acl: Acl,
 }
 
-/// Who may use the nodes that we create.
-#[derive(Clone, Debug)]
-pub(crate) enum Access {
+/// Who may use the nodes that a `Locks` makes on a server.
+///
+/// All services that share a lock must be able to delete each other's directories, so they need the same choice, and
+/// with [`Creator`](Self::Creator) the same credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Acl {
     /// Everybody, which is ZooKeeper's own default.
+    #[default]
     Open,
-    /// Whoever has our credentials.
+    /// Whoever has the credentials that were given with [`LocksBuilder::auth`](crate::LocksBuilder::auth).
     Creator,
-    Listed(Vec<zk::Acl>),
 }
 
 /// Locks on one ensemble.
@@ -222,7 +226,7 @@ impl Acquire {
                 Ok(hold) => return Ok(hold),
                 Err(Setback::Failed(error)) => return Err(error),
                 Err(Setback::SessionOver) => {
-                    progress.asks();
+                    progress.is(Stage::Asking);
                     last = Some(session);
                 }
             }
@@ -238,10 +242,15 @@ impl Acquire {
             Current::Closed => return Error::Closed,
         };
         // An answer that takes less than a second is not missing yet, only late for so short a wait.
-        if is_connected && (progress.is_queueing() || waited < ONE_TRY) {
-            Error::Busy { path: self.request.path.clone(), waited, holder: None }
-        } else {
-            Error::Unavailable { servers: self.config.address.servers(), waited, source }
+        match progress.stage() {
+            Stage::BeforeDirectory if is_connected => {
+                let node = format!("{}{}", self.config.address.chroot(), self.request.path);
+                plain::a_directory(&self.request.path, &node)
+            }
+            stage if is_connected && (stage == Stage::Queueing || waited < ONE_TRY) => {
+                Error::Busy { path: self.request.path.clone(), waited, holder: None }
+            }
+            _ => Error::Unavailable { servers: self.config.address.servers(), waited, source },
         }
     }
 
@@ -333,12 +342,11 @@ impl Config {
     }
 }
 
-impl Access {
+impl Acl {
     fn acls(&self) -> zk::Acls<'_> {
         match self {
             Self::Open => zk::Acls::anyone_all(),
             Self::Creator => zk::Acls::creator_all(),
-            Self::Listed(acls) => zk::Acls::new(acls),
         }
     }
 }
@@ -350,7 +358,7 @@ impl fmt::Debug for Config {
             .field("address", &self.address)
             .field("session_timeout", &self.session_timeout)
             .field("identity", &self.identity)
-            .field("access", &self.access)
+            .field("acl", &self.acl)
             .finish_non_exhaustive()
     }
 }
