@@ -240,7 +240,8 @@ impl Table {
             since: Some(since),
             name,
         };
-        let holder = queue.holder.iter().map(|h| entry(true, h.function, h.since, format!("token {}", h.token)));
+        let holder =
+            queue.holder.iter().map(|h| entry(true, h.function, h.since, format!("token {}", h.token)));
         let waiters = queue
             .waiters
             .iter()

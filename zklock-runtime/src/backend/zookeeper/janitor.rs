@@ -86,7 +86,8 @@ enum Outcome {
 impl Job<'_> {
     async fn run(mut self) {
         // A refusal does not go away soon.
-        let mut backoff = Backoff::new(Duration::from_millis(20), self.session.timeout.min(Duration::from_secs(5)));
+        let mut backoff =
+            Backoff::new(Duration::from_millis(20), self.session.timeout.min(Duration::from_secs(5)));
         let mut complained = false;
         loop {
             match self.attempt().await {
@@ -114,7 +115,8 @@ impl Job<'_> {
     }
 
     async fn attempt(&mut self) -> Result<Outcome, Setback> {
-        if self.node.is_gone() || (matches!(self.removal, Removal::Plain) && !self.is_certain && !self.is_ours().await?)
+        if self.node.is_gone()
+            || (matches!(self.removal, Removal::Plain) && !self.is_certain && !self.is_ours().await?)
         {
             return Ok(Outcome::Gone);
         }
@@ -127,7 +129,9 @@ impl Job<'_> {
                     self.removal = Removal::Fair { directory: None };
                 }
                 match outcome {
-                    Err(zk::MultiWriteError::OperationFailed { index: 1, .. }) => return Ok(Outcome::Otherwise),
+                    Err(zk::MultiWriteError::OperationFailed { index: 1, .. }) => {
+                        return Ok(Outcome::Otherwise);
+                    }
                     outcome => outcome.map_err(zk::Error::from),
                 }
             }
@@ -158,7 +162,9 @@ impl Job<'_> {
                 client.check_stat(path).await
             })
             .await?;
-        Ok(matches!(stat, Ok(Some(stat)) if stat.ephemeral_owner == self.session.id && stat.czxid == self.node.czxid))
+        Ok(
+            matches!(stat, Ok(Some(stat)) if stat.ephemeral_owner == self.session.id && stat.czxid == self.node.czxid),
+        )
     }
 }
 

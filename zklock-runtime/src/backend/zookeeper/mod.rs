@@ -90,7 +90,11 @@ const LOOK_UP: Duration = Duration::from_millis(250);
 
 impl ZooKeeper {
     /// Connects, trying again until `wait_until`. Cancel-safe: nothing is left behind but a session that times out.
-    pub(crate) async fn connect(engine: Arc<Engine>, config: Config, wait_until: Tick) -> Result<Self, Error> {
+    pub(crate) async fn connect(
+        engine: Arc<Engine>,
+        config: Config,
+        wait_until: Tick,
+    ) -> Result<Self, Error> {
         let config = Arc::new(config);
         let (closing, closed) = watch::channel(false);
         let started = Tick::now();
@@ -190,8 +194,11 @@ impl Acquire {
     async fn run(&self, gone: impl Future<Output = ()>) -> Result<Arc<Hold>, Error> {
         let progress = Progress::default();
         // One try is made even if there is no time to wait; it gets the time for an answer.
-        let until =
-            if self.request.wait_until > self.started { self.request.wait_until } else { self.started + ONE_TRY };
+        let until = if self.request.wait_until > self.started {
+            self.request.wait_until
+        } else {
+            self.started + ONE_TRY
+        };
         let contended = tokio::select! {
             contended = self.contend(&progress) => contended,
             () = gone => Err(Error::Closed),
@@ -216,7 +223,8 @@ impl Acquire {
         let mut last = None;
         loop {
             let session = live(&self.current, last.as_ref()).await?;
-            let attempt = Attempt { session: &session, request: &self.request, started: self.started, progress };
+            let attempt =
+                Attempt { session: &session, request: &self.request, started: self.started, progress };
             let tried = if self.request.options.fair {
                 fair::acquire(&attempt).await
             } else {
@@ -264,7 +272,10 @@ impl Acquire {
 }
 
 /// The session to use, another one than `last`.
-async fn live(current: &watch::Receiver<Current>, last: Option<&Arc<Session>>) -> Result<Arc<Session>, Error> {
+async fn live(
+    current: &watch::Receiver<Current>,
+    last: Option<&Arc<Session>>,
+) -> Result<Arc<Session>, Error> {
     let mut current = current.clone();
     loop {
         match &*current.borrow_and_update() {
@@ -272,7 +283,9 @@ async fn live(current: &watch::Receiver<Current>, last: Option<&Arc<Session>>) -
                 return Ok(session.clone());
             }
             // Waiting does not help against a wrong password.
-            Current::None(Some(error @ (Error::Refused { .. } | Error::Config { .. }))) => return Err(error.clone()),
+            Current::None(Some(error @ (Error::Refused { .. } | Error::Config { .. }))) => {
+                return Err(error.clone());
+            }
             Current::Live(_) | Current::None(_) => {}
             Current::Closed => return Err(Error::Closed),
         }

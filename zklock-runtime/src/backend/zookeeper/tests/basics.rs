@@ -81,7 +81,10 @@ async fn one_try_says_who_holds() {
         let error = peer.acquire(request("/a", Duration::from_millis(50))).await.unwrap_err();
         assert!(matches!(&error, Error::Busy { holder: Some(_), .. }), "{error}");
         release(hold).await;
-        until("nobody is left", async || server.node(&format!("{}/a", chroot.path())).await.unwrap().is_none()).await;
+        until("nobody is left", async || {
+            server.node(&format!("{}/a", chroot.path())).await.unwrap().is_none()
+        })
+        .await;
         let hold = peer.acquire(request("/a", Duration::ZERO)).await.unwrap();
         release(hold).await;
     }

@@ -50,10 +50,15 @@ async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Outcome>
     let handle = session.handle.clone();
     let task = handle.spawn(async move {
         let progress = Progress::default();
-        let attempt = Attempt { session: &session, request: &request, started: Tick::now(), progress: &progress };
+        let attempt =
+            Attempt { session: &session, request: &request, started: Tick::now(), progress: &progress };
         let turns = Arc::new(Turns::default());
         let work = async {
-            if request.options.fair { fair_lock::acquire(&attempt).await } else { plain_lock::acquire(&attempt, &turns).await }
+            if request.options.fair {
+                fair_lock::acquire(&attempt).await
+            } else {
+                plain_lock::acquire(&attempt, &turns).await
+            }
         };
         let polls = Polls { future: Some(Box::pin(work)), left: polls };
         tokio::time::timeout(Duration::from_millis(100), polls).await
