@@ -1,8 +1,9 @@
 //! One at a time, all or nothing.
 
+pub use zklock_macros::zk_lock;
 #[doc(hidden)]
 pub use zklock_runtime::private as __private;
 pub use zklock_runtime::{
-    Cause, Ensemble, Error, FencingToken, Guard, HeldLock, HoldPhase, Lock, LockPath, Locks, LocksBuilder,
-    LostReason, QueueEntry, Snapshot, WaitingLock,
+    Cause, Commits, Ensemble, Error, FencingToken, FromLockError, Guard, HeldLock, HoldPhase, Lock, LockPath,
+    Locks, LocksBuilder, LostReason, QueueEntry, Snapshot, WaitingLock,
 };

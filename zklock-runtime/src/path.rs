@@ -1,16 +1,96 @@
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Display, Write as _},
+    ops::Range,
+    str::FromStr,
+    sync::Arc,
+};
 
-use crate::error::Error;
+use sha2::{Digest, Sha256};
+
+use crate::{error::Error, private::Part};
 
 /// Names one lock: an absolute path such as `/orders/42`.
+///
+/// Everybody who locks the same path waits for each other, in whatever process or language. A path is made from a
+/// string that is one already ([`new`](Self::new), `parse`, `try_from`), from values ([`from_segments`](Self::from_segments)),
+/// or by the template of an annotation. Cheap to clone.
+///
+/// ```
+/// # use zklock_runtime as zklock;
+/// use zklock::LockPath;
+///
+/// let ready = LockPath::new("/orders/42")?;
+/// assert_eq!(LockPath::from_segments(["orders", "42"])?, ready);
+/// assert_eq!("/orders/42".parse::<LockPath>()?, ready);
+///
+/// // A value stays in its segment, whatever is in it.
+/// assert_eq!(LockPath::from_segments(["orders", "a/b"])?.as_str(), "/orders/a%2Fb");
+/// # Ok::<_, zklock::Error>(())
+/// ```
+///
+/// # What is a path
+///
+/// One or more segments, each behind a `/`. What ZooKeeper refuses is refused here too, and before anything is sent:
+/// empty segments, `.` and `..`, a `/` at the end, the characters U+0000 to U+001F, U+007F to U+009F, U+E000 to U+F8FF
+/// and all from U+FFF0 on (so all emoji: ZooKeeper looks at UTF-16 units), and `/zookeeper`, which belongs to the server.
+/// Also refused are segments that look like those who wait for a lock (with `-lock-`, `__READ__` or `__WRIT__` inside, or
+/// with `_c_` in front), since others would queue behind them, and paths of more than 480 bytes, since the database
+/// keeps them as keys.
+///
+/// # How values are written (G11)
+///
+/// In a template and in [`from_segments`](Self::from_segments), a value becomes text by its [`Display`], and the text becomes part of a
+/// segment as follows. The same rules in another language give the same path; they will not change.
+///
+/// 1. Of its UTF-8 bytes, `A` to `Z`, `a` to `z`, `0` to `9` and `- _ . : @ + = ,` stay as they are. Each other one is
+///    written as `%` and two upper-case hexadecimal digits.
+/// 2. In a segment with several values, the characters of the text between two of them are escaped so in every value of
+///    the segment, though rule 1 would keep them.
+/// 3. If more than 128 bytes have come out, they are cut to the first 48 (to fewer, where that would cut an escape), and
+///    `~` and the SHA-256 of the value in lower-case hexadecimal are put behind.
+/// 4. If the segment as a whole is `.` or `..`, its dots that come from values are written `%2E`.
+/// 5. While the segment, as a whole, looks like a contender, or is `zookeeper` as the first of the path: the first
+///    character of the first such place that comes from a value is escaped.
+///
+/// Two different lists of values therefore never give one path from one template. A value that is empty or all
+/// white space is an error, since it would be one lock for all who forgot to fill it in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockPath(Arc<str>);
 
+/// The fence table keeps paths in a column of 512.
+const MAX_PATH: usize = 480;
+const MAX_VALUE: usize = 128;
+const KEPT_OF_LONG_VALUE: usize = 48;
+
 impl LockPath {
-    /// Takes `path` as it stands.
+    /// Takes `path` as it stands, if it is one.
+    ///
+    /// Fails with [`Error::InvalidPath`].
     pub fn new(path: &str) -> Result<Self, Error> {
-        // Placeholder: the rules come with the template.
-        Ok(Self(path.into()))
+        match fault(path) {
+            None => Ok(Self(path.into())),
+            Some(reason) => Err(Error::InvalidPath { path: path.to_owned(), argument: None, reason }),
+        }
+    }
+
+    /// Makes a path of values, one a segment, each written so that it stays in its segment.
+    ///
+    /// Fails with [`Error::InvalidPath`] if there are none, if one is blank, or if the path gets too long.
+    ///
+    /// ```
+    /// # use zklock_runtime as zklock;
+    /// let path = zklock::LockPath::from_segments(["tenant", "Müller & Söhne"])?;
+    /// assert_eq!(path.as_str(), "/tenant/M%C3%BCller%20%26%20S%C3%B6hne");
+    /// # Ok::<_, zklock::Error>(())
+    /// ```
+    pub fn from_segments<S: Display>(segments: impl IntoIterator<Item = S>) -> Result<Self, Error> {
+        let mut path = Builder::default();
+        for (index, segment) in segments.into_iter().enumerate() {
+            path.begin_segment();
+            path.value(&segment, &[], || format!("segment {}", index + 1))?;
+            path.end_segment();
+        }
+        path.finish()
     }
 
     /// The path as text.
@@ -19,9 +99,17 @@ impl LockPath {
     }
 }
 
-impl fmt::Display for LockPath {
+impl Display for LockPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl FromStr for LockPath {
+    type Err = Error;
+
+    fn from_str(path: &str) -> Result<Self, Error> {
+        Self::new(path)
     }
 }
 
@@ -31,4 +119,289 @@ impl TryFrom<&str> for LockPath {
     fn try_from(path: &str) -> Result<Self, Error> {
         Self::new(path)
     }
+}
+
+impl TryFrom<String> for LockPath {
+    type Error = Error;
+
+    fn try_from(path: String) -> Result<Self, Error> {
+        Self::new(&path)
+    }
+}
+
+impl TryFrom<&String> for LockPath {
+    type Error = Error;
+
+    fn try_from(path: &String) -> Result<Self, Error> {
+        Self::new(path)
+    }
+}
+
+impl From<&LockPath> for LockPath {
+    fn from(path: &LockPath) -> Self {
+        path.clone()
+    }
+}
+
+impl AsRef<str> for LockPath {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What the `path` of an annotation may be where it is no template.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a lock path",
+    label = "neither a `LockPath` nor a `Result` with one",
+    note = "write the path as a string literal, which may hold arguments: `path = \"/orders/{{id}}\"`",
+    note = "or make it of values: `path = LockPath::from_segments([\"orders\", &id])`"
+)]
+pub trait IntoLockPath {
+    /// The path, if it is one.
+    fn into_lock_path(self) -> Result<LockPath, Error>;
+}
+
+impl IntoLockPath for LockPath {
+    fn into_lock_path(self) -> Result<LockPath, Error> {
+        Ok(self)
+    }
+}
+
+impl IntoLockPath for &LockPath {
+    fn into_lock_path(self) -> Result<LockPath, Error> {
+        Ok(self.clone())
+    }
+}
+
+impl IntoLockPath for Result<LockPath, Error> {
+    fn into_lock_path(self) -> Result<LockPath, Error> {
+        self
+    }
+}
+
+/// Fills a template, whose texts the macro has checked. `values` holds one for each [`Part::Value`].
+pub(crate) fn fill(template: &[&[Part]], values: &[&dyn Display]) -> Result<LockPath, Error> {
+    let mut path = Builder::default();
+    let mut values = values.iter();
+    for parts in template {
+        path.begin_segment();
+        for (index, part) in parts.iter().enumerate() {
+            match part {
+                Part::Text(text) => path.text.push_str(text),
+                // The macro passes as many as there are.
+                Part::Value(name) => {
+                    if let Some(value) = values.next() {
+                        debug_assert!(
+                            !matches!(parts.get(index + 1), Some(Part::Value(_))),
+                            "the macro refuses it"
+                        );
+                        path.value(value, parts, || (*name).to_owned())?;
+                    }
+                }
+            }
+        }
+        path.end_segment();
+    }
+    path.finish()
+}
+
+#[derive(Default)]
+struct Builder {
+    text: String,
+    /// Where the current segment begins.
+    segment: usize,
+    /// Which of its bytes come from values.
+    values: Vec<Range<usize>>,
+    /// The value at hand, as text.
+    raw: String,
+}
+
+impl Builder {
+    fn begin_segment(&mut self) {
+        self.text.push('/');
+        self.segment = self.text.len();
+        self.values.clear();
+    }
+
+    /// Appends a value of a segment that consists of `parts`.
+    fn value(
+        &mut self,
+        value: &dyn Display,
+        parts: &[Part],
+        argument: impl Fn() -> String,
+    ) -> Result<(), Error> {
+        let Self { text, values, raw, .. } = self;
+        raw.clear();
+        let written = write!(raw, "{value}");
+        let reason = if written.is_err() {
+            "its `Display` failed"
+        } else if raw.is_empty() {
+            "it is empty, and would be one lock for all; fill it in, or leave it out of the path"
+        } else if raw.chars().all(char::is_whitespace) {
+            "it is blank, and would be one lock for all; fill it in, or leave it out of the path"
+        } else {
+            let start = text.len();
+            write_value(text, raw, |c| is_between_values(c, parts));
+            values.push(start..text.len());
+            return Ok(());
+        };
+        Err(Error::InvalidPath { path: raw.clone(), argument: Some(argument()), reason: reason.to_owned() })
+    }
+
+    fn end_segment(&mut self) {
+        let is_first = self.segment == 1;
+        let segment = &self.text[self.segment..];
+        if segment == "." || segment == ".." {
+            let dots = self.segment..self.text.len();
+            for at in
+                dots.rev().filter(|at| self.values.iter().any(|value| value.contains(at))).collect::<Vec<_>>()
+            {
+                self.escape(at);
+            }
+        }
+        while let Some(look) = look_alike(&self.text[self.segment..], is_first) {
+            let look = look.start + self.segment..look.end + self.segment;
+            let Some(at) = look.clone().find(|at| self.values.iter().any(|value| value.contains(at))) else {
+                // All of it is the template's own text, which the macro has refused.
+                break;
+            };
+            self.escape(at);
+        }
+    }
+
+    /// Escapes the ASCII character at `at`, which comes from a value.
+    fn escape(&mut self, at: usize) {
+        let byte = self.text.as_bytes()[at];
+        self.text.replace_range(at..=at, &format!("%{byte:02X}"));
+        for value in &mut self.values {
+            if value.start > at {
+                value.start += 2;
+            }
+            if value.end > at {
+                value.end += 2;
+            }
+        }
+    }
+
+    fn finish(self) -> Result<LockPath, Error> {
+        LockPath::new(&self.text)
+    }
+}
+
+/// Rules 1 to 3.
+fn write_value(path: &mut String, raw: &str, is_separator: impl Fn(char) -> bool) {
+    let start = path.len();
+    let mut cut = start;
+    for c in raw.chars() {
+        let kept = c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '@' | '+' | '=' | ',');
+        if kept && !is_separator(c) {
+            path.push(c);
+        } else {
+            for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                push_escaped(path, byte);
+                if path.len() - start <= KEPT_OF_LONG_VALUE {
+                    cut = path.len();
+                }
+            }
+        }
+        if path.len() - start <= KEPT_OF_LONG_VALUE {
+            cut = path.len();
+        }
+        if path.len() - start > MAX_VALUE {
+            path.truncate(cut);
+            path.push('~');
+            for byte in Sha256::digest(raw) {
+                // Writing to a `String` does not fail.
+                let _ = write!(path, "{byte:02x}");
+            }
+            return;
+        }
+    }
+}
+
+fn push_escaped(path: &mut String, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    path.push('%');
+    path.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    path.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
+/// Whether `c` is in the text between two values: there it says where one ends.
+fn is_between_values(c: char, parts: &[Part]) -> bool {
+    let mut before = false;
+    let mut seen = false;
+    for part in parts {
+        match part {
+            Part::Value(_) => {
+                if seen {
+                    return true;
+                }
+                before = true;
+            }
+            Part::Text(text) => seen |= before && text.contains(c),
+        }
+    }
+    false
+}
+
+/// Where a segment looks like a contender for a lock, or like the server's own part of the tree.
+fn look_alike(segment: &str, is_first: bool) -> Option<Range<usize>> {
+    if is_first && segment == RESERVED {
+        return Some(0..segment.len());
+    }
+    let prefix = segment.starts_with(CONTENDER_PREFIX).then_some(0..CONTENDER_PREFIX.len());
+    let infix = CONTENDER_INFIXES
+        .iter()
+        .filter_map(|infix| segment.find(infix).map(|at| at..at + infix.len()))
+        .min_by_key(|look| look.start);
+    prefix.or(infix)
+}
+
+const RESERVED: &str = "zookeeper";
+/// In front of the names that Curator gives to protected nodes, and so do we.
+const CONTENDER_PREFIX: &str = "_c_";
+/// Inside the names of contenders: Curator's and ours, and those of Curator's read-write lock.
+const CONTENDER_INFIXES: [&str; 3] = ["-lock-", "__READ__", "__WRIT__"];
+
+/// What is wrong with a path. First the rules of ZooKeeper's `PathUtils.validatePath`.
+fn fault(path: &str) -> Option<String> {
+    let Some(inner) = path.strip_prefix('/') else {
+        return Some("it does not begin with `/`".to_owned());
+    };
+    if inner.is_empty() {
+        return Some("the root cannot be locked; name something below it".to_owned());
+    }
+    if inner.ends_with('/') {
+        return Some("it ends with `/`".to_owned());
+    }
+    if let Some(c) = path.chars().find(|&c| is_refused(c)) {
+        return Some(format!(
+            "ZooKeeper does not take the character {c:?}; `LockPath::from_segments` escapes it"
+        ));
+    }
+    for (index, segment) in inner.split('/').enumerate() {
+        if segment.is_empty() {
+            return Some("it has an empty segment (`//`)".to_owned());
+        }
+        if segment == "." || segment == ".." {
+            return Some(format!("it has a relative segment (`{segment}`)"));
+        }
+        if let Some(look) = look_alike(segment, index == 0) {
+            let look = &segment[look];
+            return Some(if look == RESERVED {
+                "`/zookeeper` belongs to the server itself".to_owned()
+            } else {
+                format!("`{look}` in `{segment}` looks like a contender for a lock")
+            });
+        }
+    }
+    if path.len() > MAX_PATH {
+        return Some(format!("it has {} bytes, and {MAX_PATH} is the limit", path.len()));
+    }
+    None
+}
+
+/// ZooKeeper looks at UTF-16 units, where all past U+FFFF is made of surrogates (U+D800 to U+DFFF), which it refuses.
+fn is_refused(c: char) -> bool {
+    matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }

@@ -4,14 +4,18 @@ use std::{fmt, fmt::Display, future::Future, pin::Pin, time::Duration};
 
 pub use core;
 
-pub use crate::guard::{Interrupted, Run};
+pub use crate::{
+    guard::{Interrupted, Run},
+    locks::Locks,
+    outcome::{Commits, FromLockError},
+    path::IntoLockPath,
+};
 use crate::{
     error::{Error, LostReason},
     guard::Guard,
-    locks::Locks,
     observe,
     options::LockOptions,
-    path::LockPath,
+    path::{self, LockPath},
 };
 
 /// What an annotation says, in a constant.
@@ -49,13 +53,18 @@ pub enum Part {
 
 /// The path of one call. `template` holds segments of parts, `values` one value for each `Part::Value`.
 pub fn path(template: &'static [&'static [Part]], values: &[&dyn Display]) -> Result<LockPath, Error> {
-    let _ = (template, values);
-    unimplemented!()
+    path::fill(template, values)
 }
 
 /// The path of one call where the annotation holds an expression.
-pub fn ready_path(path: impl Into<LockPath>) -> Result<LockPath, Error> {
-    Ok(path.into())
+pub fn ready_path(path: impl IntoLockPath) -> Result<LockPath, Error> {
+    path.into_lock_path()
+}
+
+/// Stands for an injected parameter where an annotation is wrong, so that the rest of the function still fits. Such code
+/// is not compiled, so it does not run.
+pub fn missing<T>() -> T {
+    unreachable!("the annotation does not compile")
 }
 
 /// A call that has its lock.

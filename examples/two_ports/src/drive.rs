@@ -2,7 +2,7 @@ use std::{
     fmt::Display,
     io::{self, Write},
     process::ExitCode,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::{body::Body, http::Request};
@@ -13,7 +13,7 @@ use hyper_util::{
 use serde_json::Value;
 use tokio::{sync::broadcast, task::JoinHandle, time::timeout};
 
-use crate::timeline::{Event, Step, Timeline};
+use crate::timeline::{Event, Step, Timeline, now};
 
 /// Plays the story against both ports over HTTP, prints what the timeline shows, and checks it.
 pub(crate) async fn drive(host: &str, ports: [u16; 2], timeline: &Timeline) -> Result<ExitCode, String> {
@@ -183,8 +183,7 @@ impl Drive {
             (Some(paid), _) => format!("{status}: {paid} paid"),
             (None, error) => format!("{status}: {}", error.unwrap_or_default()),
         };
-        let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
-        self.line(now.unwrap_or_default().as_secs_f64() * 1e3, port, &format!("<- {what}"));
+        self.line(now(), port, &format!("<- {what}"));
         Ok(answer)
     }
 

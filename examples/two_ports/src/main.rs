@@ -95,6 +95,7 @@ async fn run(args: Args) -> Result<ExitCode, String> {
             peers: peers(&args, &ports, server.port),
             locks: args.url.clone(),
             database: args.database.as_deref().map_or("sqlite".to_owned(), without_password),
+            now: 0.0,
         };
         serving.spawn(server.serve(orders.clone(), about, timeline.clone(), stopping.clone()));
     }

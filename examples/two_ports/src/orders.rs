@@ -22,35 +22,49 @@ use super::{Connection, Db, Pool};
 use crate::failure::Failure;
 
 /// First come, first served, all or nothing: `curl -X POST localhost:8080/orders/42/pay?ms=2000`, and the same on 8081.
-#[zk_lock(path = "/orders/{id}", fair = true, timeout = "5s", transactional)]
-async fn pay(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut Connection) -> Answer {
+#[zk_lock(path = "/orders/{id}", fair = true, timeout = "5s")]
+async fn pay(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): State<Pool>) -> Answer {
+    let mut t = pool.begin().await?;
+    let tx = &mut *t;
     add(tx, id, HALF).await?;
     work.done().await;
     add(tx, id, HALF).await?;
-    receipt(tx, id).await
+    let done = receipt(tx, id).await?;
+    t.commit().await?;
+    Ok(done)
 }
 
 /// Whoever is quickest: fewer steps on the lock server, no order among those who wait.
-#[zk_lock(path = "/orders/{id}", fair = false, timeout = "5s", transactional)]
-async fn pay_unfair(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut Connection) -> Answer {
+#[zk_lock(path = "/orders/{id}", fair = false, timeout = "5s")]
+async fn pay_unfair(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): State<Pool>) -> Answer {
+    let mut t = pool.begin().await?;
+    let tx = &mut *t;
     add(tx, id, HALF).await?;
     work.done().await;
     add(tx, id, HALF).await?;
-    receipt(tx, id).await
+    let done = receipt(tx, id).await?;
+    t.commit().await?;
+    Ok(done)
 }
 
 /// Does not wait: who comes second is told at once that somebody is at it (423).
-#[zk_lock(path = "/orders/{id}", wait = "0s", timeout = "5s", transactional)]
-async fn pay_or_leave(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut Connection) -> Answer {
+#[zk_lock(path = "/orders/{id}", wait = "0s", timeout = "5s")]
+async fn pay_or_leave(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): State<Pool>) -> Answer {
+    let mut t = pool.begin().await?;
+    let tx = &mut *t;
     add(tx, id, HALF).await?;
     work.done().await;
     add(tx, id, HALF).await?;
-    receipt(tx, id).await
+    let done = receipt(tx, id).await?;
+    t.commit().await?;
+    Ok(done)
 }
 
 /// Fails in the middle: `Err` takes the first half back (402).
-#[zk_lock(path = "/orders/{id}", timeout = "5s", transactional)]
-async fn declined(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut Connection) -> Answer {
+#[zk_lock(path = "/orders/{id}", timeout = "5s")]
+async fn declined(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): State<Pool>) -> Answer {
+    let mut t = pool.begin().await?;
+    let tx = &mut *t;
     add(tx, id, HALF).await?;
     work.done().await;
     Err(Failure::Declined)
@@ -58,21 +72,29 @@ async fn declined(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut 
 
 /// Waits for somebody who never answers. After two seconds it is stopped and rolled back, its caller gets a 504, and the
 /// next in line goes on.
-#[zk_lock(path = "/orders/{id}", timeout = "2s", transactional)]
-async fn hangs(Path(id): Path<i64>, #[tx] tx: &mut Connection) -> Answer {
+#[zk_lock(path = "/orders/{id}", timeout = "2s")]
+async fn hangs(Path(id): Path<i64>, State(pool): State<Pool>) -> Answer {
+    let mut t = pool.begin().await?;
+    let tx = &mut *t;
     add(tx, id, HALF).await?;
     std::future::pending::<()>().await;
-    receipt(tx, id).await
+    let done = receipt(tx, id).await?;
+    t.commit().await?;
+    Ok(done)
 }
 
 /// Blocks its thread, so that nobody can stop it. After two seconds, and one of grace, its transaction is ended from
 /// outside and the lock is taken from it; when it wakes, its commit is refused.
-#[zk_lock(path = "/orders/{id}", timeout = "2s", transactional)]
-async fn blocks(Path(id): Path<i64>, #[tx] tx: &mut Connection) -> Answer {
+#[zk_lock(path = "/orders/{id}", timeout = "2s")]
+async fn blocks(Path(id): Path<i64>, State(pool): State<Pool>) -> Answer {
+    let mut t = pool.begin().await?;
+    let tx = &mut *t;
     add(tx, id, HALF).await?;
     thread::sleep(Duration::from_secs(4));
     add(tx, id, HALF).await?;
-    receipt(tx, id).await
+    let done = receipt(tx, id).await?;
+    t.commit().await?;
+    Ok(done)
 }
 
 /// A lock alone: one at a time, but the first half can be seen before the second is there.
@@ -121,7 +143,7 @@ impl Work {
     }
 }
 
-#[derive(Serialize, sqlx::FromRow)]
+#[derive(Serialize)]
 struct Order {
     id: i64,
     paid: i64,
@@ -137,9 +159,9 @@ async fn add(db: &mut Connection, id: i64, amount: i64) -> Result<(), Failure> {
 }
 
 async fn receipt(db: &mut Connection, id: i64) -> Answer {
-    let mut select = QueryBuilder::<Db>::new("SELECT id, paid FROM orders WHERE id = ");
-    let order = select.push_bind(id).build_query_as().fetch_optional(db).await?;
-    order.map(Json).ok_or(Failure::NoSuchOrder(id))
+    let mut select = QueryBuilder::<Db>::new("SELECT paid FROM orders WHERE id = ");
+    let paid = select.push_bind(id).build_query_scalar().fetch_optional(db).await?;
+    Ok(Json(Order { id, paid: paid.ok_or(Failure::NoSuchOrder(id))? }))
 }
 
 /// Reading takes no lock: it sees what is committed.
@@ -148,7 +170,8 @@ async fn read(State(pool): State<Pool>, Path(id): Path<i64>) -> Answer {
 }
 
 async fn list(State(pool): State<Pool>) -> Result<Json<Vec<Order>>, Failure> {
-    Ok(Json(sqlx::query_as("SELECT id, paid FROM orders ORDER BY id").fetch_all(&pool).await?))
+    let orders = sqlx::query_as("SELECT id, paid FROM orders ORDER BY id").fetch_all(&pool).await?;
+    Ok(Json(orders.into_iter().map(|(id, paid)| Order { id, paid }).collect()))
 }
 
 /// Where the functions are reached.

@@ -20,7 +20,7 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use crate::timeline::{Event, Timeline};
+use crate::timeline::{Event, Timeline, now};
 
 /// One of the two ports, bound but not serving yet.
 pub(crate) struct Server {
@@ -36,6 +36,8 @@ pub(crate) struct About {
     pub(crate) peers: Vec<String>,
     pub(crate) locks: String,
     pub(crate) database: String,
+    /// What time it is here, in milliseconds since 1970.
+    pub(crate) now: f64,
 }
 
 impl Server {
@@ -62,6 +64,7 @@ impl Server {
         let port = self.port;
         let router = Router::new()
             .route("/", get(Html(include_str!("page.html"))))
+            .route("/orders.rs", get(include_str!("orders.rs")))
             .route("/events", get(events))
             .merge(orders)
             .layer(Extension((about, timeline, stop.clone())))
@@ -90,6 +93,7 @@ async fn events(
     Extension((about, timeline, stop)): Extension<State>,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
     let (past, live) = timeline.watch();
+    let about = About { now: now(), ..about };
     let hello = sse::Event::default().event("hello").json_data(&about);
     let feed = Feed { port: about.port, past, live, stop };
     let steps = stream::unfold(feed, async |mut feed| {

@@ -93,10 +93,8 @@ impl Timeline {
     }
 
     fn tell(&self, call: &Event, step: Step, detail: &str) {
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let event =
-            Event { at: since_1970.as_secs_f64() * 1e3, step, detail: detail.to_owned(), ..call.clone() };
         let mut past = self.past();
+        let event = Event { at: now(), step, detail: detail.to_owned(), ..call.clone() };
         if past.len() == REMEMBERED {
             past.pop_front();
         }
@@ -116,6 +114,11 @@ impl Timeline {
             self.tell(&call, step, "");
         }
     }
+}
+
+/// In milliseconds since 1970.
+pub(crate) fn now() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Timeline {
