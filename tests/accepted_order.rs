@@ -1,6 +1,6 @@
 //! In which order the parts of a call begin and end, on every way out (G4, G5).
 #![deny(warnings, clippy::pedantic)]
-#![allow(missing_docs, clippy::missing_errors_doc)]
+#![allow(missing_docs, clippy::missing_errors_doc, clippy::unwrap_used)]
 
 mod recorder;
 
@@ -65,9 +65,11 @@ async fn record<F: Future<Output = Result<(), Error>>>(function: impl FnOnce() -
     let _ = take_log();
     {
         let mut call = pin!(locks.scope(function()));
-        let caught = poll_fn(|cx| match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.as_mut().poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(_)) | Err(_) => Poll::Ready(()),
+        let caught = poll_fn(|cx| {
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.as_mut().poll(cx))) {
+                Ok(Poll::Pending) => Poll::Pending,
+                Ok(Poll::Ready(_)) | Err(_) => Poll::Ready(()),
+            }
         });
         let _ = tokio::time::timeout(Duration::from_millis(200), caught).await;
     }
@@ -86,18 +88,21 @@ async fn g05_everything_ends_before_the_lock() {
     }
 }
 
+const BEGIN: [&str; 4] = [
+    "begin installed TxSpec { isolation: None, unfenced: false, requires_new: false }",
+    "open",
+    "run",
+    "statement",
+];
+
 #[tokio::test]
 async fn g04_grant_begin_body_commit_release() {
     let call = |way| record(move || transactional(Noisy("arg"), way));
-    const BEGIN: [&str; 4] = [
-        "begin installed TxSpec { isolation: None, unfenced: false, requires_new: false }",
-        "open",
-        "run",
-        "statement",
-    ];
-    let commit = ["done", "drop local", "drop arg", "close to commit", "drop slot", "finish", "drop tx", "leave"];
+    let commit =
+        ["done", "drop local", "drop arg", "close to commit", "drop slot", "finish", "drop tx", "leave"];
     assert_eq!(call(Way::Ok).await, [&BEGIN[..], &commit].concat());
-    let roll_back = ["drop local", "drop arg", "close to roll back", "drop slot", "finish", "drop tx", "leave"];
+    let roll_back =
+        ["drop local", "drop arg", "close to roll back", "drop slot", "finish", "drop tx", "leave"];
     assert_eq!(call(Way::Err).await, [&BEGIN[..], &roll_back].concat());
     for way in [Way::Panic, Way::Hang] {
         let dropped = ["drop local", "drop arg", "drop slot", "drop tx", "drop call"];

@@ -186,6 +186,7 @@ mod arguments {
         Ok(name)
     }
 
+    #[allow(clippy::used_underscore_binding)]
     #[zk_lock(path = "/unused/{_id}")]
     async fn unused(_id: u64) -> Result<(), Error> {
         Ok(())

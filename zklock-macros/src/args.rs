@@ -180,14 +180,11 @@ impl Isolation {
             return Err(syn::Error::new_spanned(expr, message));
         };
         let given = text.value().to_lowercase().replace(['_', '-'], " ");
-        match Self::LEVELS.iter().find(|(name, _)| *name == given) {
-            Some((_, level)) => Ok(Self { level, span: text.span() }),
-            None => {
-                let message =
-                    format!("unknown isolation level `{}`{}", text.value(), suggestion(&given, &names));
-                Err(syn::Error::new(text.span(), message))
-            }
+        if let Some((_, level)) = Self::LEVELS.iter().find(|(name, _)| *name == given) {
+            return Ok(Self { level, span: text.span() });
         }
+        let message = format!("unknown isolation level `{}`{}", text.value(), suggestion(&given, &names));
+        Err(syn::Error::new(text.span(), message))
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn expand(plan: &Plan<'_>, function: &Function, body: &Body) -> Token
         Expansion { plan, name: function.sig.ident.unraw().to_string(), rt: runtime(plan.krate.as_ref()) };
     let body = match &plan.shape {
         Shape::Async { .. } => expansion.locked(body.brace, &body.tokens),
-        Shape::Boxed(Boxed { before, pin, inner, .. }) => {
+        Shape::Boxed(boxed) => {
+            let Boxed { before, pin, inner, .. } = &**boxed;
             let (attrs, stmts) = (&inner.attrs, &inner.block.stmts);
             let locked = expansion.locked(inner.block.brace_token, &quote!(#(#stmts)*));
             quote!(#(#before)* #pin(#(#attrs)* async move { #locked }))
@@ -70,8 +71,8 @@ impl Expansion<'_> {
             }
             None => (TokenStream::new(), quote!(#core::option::Option::None)),
         };
-        let lend_guard = plan.guard.map(|_| quote!(let #guard = #rt::guard(&#call);));
-        let bind_guard = plan.guard.map(|param| bind(param, &guard));
+        let lend_guard = plan.guard.map(|_| quote!(let #guard = &#call;));
+        let bind_guard = plan.guard.map(|param| bind(param, &quote!(#rt::guard(#guard))));
         let held = match &plan.transaction {
             None => {
                 let body = self.body(brace, &quote!(#bind_guard), body);
@@ -114,12 +115,11 @@ impl Expansion<'_> {
         let (ok, err) = (quote!(#core::result::Result::Ok), quote!(#core::result::Result::Err));
         let Transaction { param, connection, source, isolation, unfenced, requires_new, commit_if } =
             transaction;
-        let isolation = match isolation {
-            Some(isolation) => {
-                let level = Ident::new(isolation.level, Span::call_site());
-                quote!(#core::option::Option::Some(#rt::Isolation::#level))
-            }
-            None => quote!(#core::option::Option::None),
+        let isolation = if let Some(isolation) = isolation {
+            let level = Ident::new(isolation.level, Span::call_site());
+            quote!(#core::option::Option::Some(#rt::Isolation::#level))
+        } else {
+            quote!(#core::option::Option::None)
         };
         let spec = quote! {
             const { &#rt::TxSpec { isolation: #isolation, unfenced: #unfenced, requires_new: #requires_new } }
@@ -234,13 +234,11 @@ impl Expansion<'_> {
     /// one message.
     fn fail(&self, error: &Ident) -> TokenStream {
         let rt = &self.rt;
-        match &self.plan.on_error {
-            Some(on_error) => quote_spanned!(on_error.span()=> #on_error(#error)),
-            None => {
-                let convert = self.at_output(&quote!(#rt::FromLockError::from_lock_error));
-                quote_spanned!(self.plan.shape.output().1=> #convert(#error))
-            }
+        if let Some(on_error) = &self.plan.on_error {
+            return quote_spanned!(on_error.span()=> #on_error(#error));
         }
+        let convert = self.at_output(&quote!(#rt::FromLockError::from_lock_error));
+        quote_spanned!(self.plan.shape.output().1=> #convert(#error))
     }
 
     /// Moves every token to the return type, where errors about it belong. One that stayed behind would draw the
@@ -251,10 +249,7 @@ impl Expansion<'_> {
 }
 
 fn runtime(krate: Option<&syn::Path>) -> TokenStream {
-    match krate {
-        Some(krate) => quote!(#krate::__private),
-        None => quote!(::zklock::__private),
-    }
+    krate.map_or_else(|| quote!(::zklock::__private), |krate| quote!(#krate::__private))
 }
 
 /// A name that the user's code does not see.

@@ -80,7 +80,7 @@ impl Injected {
                 }
             }
             (_, true) => {
-                errors.at(&ty, "the transaction is lent: write `&mut PgConnection` or the like of it")
+                errors.at(&ty, "the transaction is lent: write `&mut PgConnection`, or `&mut` and another connection type");
             }
             (Type::Reference(reference), false) if !is_mutable(reference) => {}
             (_, false) => errors.at(&ty, "the guard is lent: write `&Guard`"),

@@ -53,8 +53,8 @@ pub(crate) enum Source {
 }
 
 pub(crate) enum Shape {
-    Async { output: Type },
-    Boxed(Boxed),
+    Async { output: Box<Type> },
+    Boxed(Box<Boxed>),
 }
 
 impl<'a> Plan<'a> {
@@ -126,7 +126,7 @@ fn shape(function: &Function, has_on_error: bool, errors: &mut Errors) -> Option
         return None;
     };
     if sig.asyncness.is_none() {
-        let boxed = Boxed::recognize(&sig.output, &body.tokens).map(Shape::Boxed);
+        let boxed = Boxed::recognize(&sig.output, &body.tokens).map(|boxed| Shape::Boxed(Box::new(boxed)));
         if boxed.is_none() {
             errors.at(
                 sig.fn_token,
@@ -137,10 +137,10 @@ fn shape(function: &Function, has_on_error: bool, errors: &mut Errors) -> Option
         return boxed;
     }
     match &sig.output {
-        ReturnType::Type(_, output) => Some(Shape::Async { output: (**output).clone() }),
+        ReturnType::Type(_, output) => Some(Shape::Async { output: output.clone() }),
         ReturnType::Default if has_on_error => {
             let output = parse_quote_spanned!(sig.ident.span()=> ());
-            Some(Shape::Async { output })
+            Some(Shape::Async { output: Box::new(output) })
         }
         ReturnType::Default => {
             errors.at(

@@ -139,7 +139,7 @@ impl Reader<'_> {
                     flush(&mut literal, &mut segments);
                     match (self.value(name), segments.last_mut()) {
                         (Some(value), Some(segment)) => {
-                            segment.push(Part::Value { name: name.to_owned(), value })
+                            segment.push(Part::Value { name: name.to_owned(), value });
                         }
                         // Reported; something must stand in its place, so that no more is said about the segment.
                         _ => literal.push('?'),

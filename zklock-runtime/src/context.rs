@@ -101,21 +101,28 @@ impl Frame {
         }
     }
 
-    /// The innermost open transaction on `pool` for which `look` is asked.
-    pub(crate) fn with_transaction<R>(
-        &self,
-        pool: Option<usize>,
-        look: impl FnOnce(&Arc<Hold>, &mut OpenTransaction) -> R,
-    ) -> Option<R> {
+    /// The open transactions on `pool` around this step and in it, with their holds and functions.
+    pub(crate) fn transactions(&self, pool: usize) -> Vec<(Arc<Hold>, &'static str)> {
+        let open = |step: &Step| match step {
+            Step::Body { hold, transaction, .. } => {
+                let transaction = transaction.lock().unwrap_or_else(PoisonError::into_inner);
+                let open = transaction.as_ref().filter(|open| open.pool == pool)?;
+                Some((hold.clone(), open.function))
+            }
+            Step::Scope(_) => None,
+        };
+        self.steps().filter_map(open).collect()
+    }
+
+    /// Looks at the innermost open transaction around this step, if there is one.
+    pub(crate) fn with_outer_transaction(&self, look: impl FnOnce(&mut OpenTransaction)) {
         for step in self.steps() {
-            if let Step::Body { hold, transaction, .. } = step
+            if let Step::Body { transaction, .. } = step
                 && let Some(open) = transaction.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
-                && pool.is_none_or(|pool| pool == open.pool)
             {
-                return Some(look(hold, open));
+                return look(open);
             }
         }
-        None
     }
 }
 

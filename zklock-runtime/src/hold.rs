@@ -251,11 +251,27 @@ impl Hold {
         if self.step(State::Held, State::Ended(reason)).is_err() {
             return false;
         }
+        self.has_ended();
+        true
+    }
+
+    /// `Held -> Ended(Overrun)`, unless the deadline was moved or the hold taken meanwhile.
+    pub(crate) fn overrun(self: &Arc<Self>) -> bool {
+        let slot = self.slot();
+        if Tick::now() < self.deadline() || self.step(State::Held, State::Ended(LostReason::Overrun)).is_err()
+        {
+            return false;
+        }
+        drop(slot);
+        self.has_ended();
+        true
+    }
+
+    fn has_ended(self: &Arc<Self>) {
         self.changed.notify_waiters();
         if let Some(overseer) = self.overseer.get() {
             overseer.ending(self);
         }
-        true
     }
 
     /// Moves the deadline to `after` from now, or takes it away. Refused when the hold is over, when a transaction
@@ -272,7 +288,12 @@ impl Hold {
             });
         }
         let outer = self.parent.as_ref().map_or(Tick::NEVER, |parent| parent.deadline());
-        self.deadline.store((Tick::now() + after).min(outer).as_nanos(), Ordering::Release);
+        {
+            // With the slot locked, as `overrun` has it: a limit is either moved or has passed.
+            let _slot = self.slot();
+            self.verdict().map_err(|reason| self.error(reason))?;
+            self.deadline.store((Tick::now() + after).min(outer).as_nanos(), Ordering::Release);
+        }
         if let Some(overseer) = self.overseer.get() {
             overseer.moved(self);
         }

@@ -126,7 +126,8 @@ impl Locks {
     /// If another one is installed already and not closed.
     pub fn install(&self) {
         let mut installed = INSTALLED.write().unwrap_or_else(PoisonError::into_inner);
-        let other = installed.as_ref().is_some_and(|other| !Arc::ptr_eq(&other.0, &self.0) && !other.is_closed());
+        let other =
+            installed.as_ref().is_some_and(|other| !Arc::ptr_eq(&other.0, &self.0) && !other.is_closed());
         assert!(!other, "another `Locks` is installed already: close it first, or use `Locks::scope`");
         *installed = Some(self.clone());
     }
@@ -266,7 +267,9 @@ impl Locks {
         if let Some(outer) = frame.as_ref().and_then(|frame| frame.hold_of(inner.id, &path)) {
             return self.enter_again(&outer, options).map(|hold| (hold, None));
         }
-        let under = frame.map_or_else(Vec::new, |frame| frame.under());
+        // A single try does not wait, so it closes no circle.
+        let tries_once = options.wait == Some(Duration::ZERO);
+        let under = frame.filter(|_| !tries_once).map_or_else(Vec::new, |frame| frame.under());
         let ticket = inner.waits.wait(under, &path, options.function)?;
         let request = Request { path, options, wait_until: options.wait_until() };
         let hold = tokio::select! {

@@ -73,7 +73,7 @@ impl Reaper {
     /// Watches over a hold until it is let go.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
         hold.oversee(self.clone());
-        self.put(hold, hold.deadline(), Phase::Deadline);
+        self.step(hold, None, hold.deadline(), Phase::Deadline);
         // It may have ended, or been let go, before anybody was there to be told.
         match hold.state() {
             State::Ended(_) => self.ending(hold),
@@ -100,11 +100,14 @@ impl Reaper {
         }
     }
 
-    fn put(&self, hold: &Arc<Hold>, due: Tick, phase: Phase) {
+    /// Watches over a hold, or does so at another time, if `from` is the phase that it is in: the steps from one phase
+    /// to the next race each other, and with `let_go`, and only the first of them may be taken.
+    fn step(&self, hold: &Arc<Hold>, from: Option<Phase>, due: Tick, phase: Phase) {
         let mut table = self.table();
-        table.remove(hold.id());
-        table.due.insert(hold.id(), due);
-        table.queue.insert((due, hold.id()), Entry { hold: hold.clone(), phase });
+        if table.phase(hold.id()) != from {
+            return;
+        }
+        table.put(hold.clone(), due, phase);
         if table.wake_at.is_none_or(|at| due < at) {
             table.wake_at = Some(due);
             drop(table);
@@ -112,7 +115,7 @@ impl Reaper {
         }
     }
 
-    /// Takes what is due, and notes when the next one is.
+    /// Takes what is due to its next phase, and notes when the next one is.
     fn take_due(&self) -> (Vec<Entry>, Tick) {
         let mut table = self.table();
         let mut due = Vec::new();
@@ -124,6 +127,15 @@ impl Reaper {
             table.due.remove(&id);
             due.push(entry);
         }
+        // They stay in the table: one that is let go from here on takes itself out.
+        for entry in &due {
+            let next = match entry.phase {
+                Phase::Deadline => Phase::Grace,
+                // Should the database not answer either, the fence is what protects the next holder.
+                Phase::Grace | Phase::Stopping => Phase::Stopping,
+            };
+            table.put(entry.hold.clone(), now + self.grace, next);
+        }
         let next = table.queue.first_key_value().map_or(Tick::NEVER, |((at, _), _)| *at);
         table.wake_at = Some(next);
         (due, next)
@@ -131,11 +143,13 @@ impl Reaper {
 
     fn reap(&self, entry: &Entry) {
         let hold = &entry.hold;
+        if self.table().phase(hold.id()).is_none() {
+            // Let go at this moment.
+            return;
+        }
         match entry.phase {
             Phase::Deadline => {
-                // Back into the table first: `end` tells us of it, and we must know the hold then.
-                self.put(hold, Tick::now() + self.grace, Phase::Grace);
-                if hold.end(LostReason::Overrun) {
+                if hold.overrun() {
                     tracing::warn!(
                         target: "zklock",
                         function = hold.function(),
@@ -144,6 +158,9 @@ impl Reaper {
                         held = ?hold.held_for(),
                         "lock held past its timeout, stopping the body"
                     );
+                } else if hold.state() == State::Held {
+                    // Extended at this moment.
+                    self.step(hold, Some(Phase::Grace), hold.deadline(), Phase::Deadline);
                 } else if hold.state() == State::Committing {
                     tracing::warn!(
                         target: "zklock",
@@ -172,8 +189,6 @@ impl Reaper {
         match hold.transaction() {
             None => hold.force_release(),
             Some(transaction) => {
-                // Should the database not answer either, the fence is what protects the next holder.
-                self.put(hold, Tick::now() + self.grace, Phase::Stopping);
                 let hold = hold.clone();
                 self.engine.spawn(async move {
                     if let Err(error) = transaction.stop().await {
@@ -198,18 +213,11 @@ impl Reaper {
 
 impl Overseer for Reaper {
     fn ending(&self, hold: &Arc<Hold>) {
-        let known = {
-            let table = self.table();
-            let due = table.due.get(&hold.id()).copied();
-            due.and_then(|due| table.queue.get(&(due, hold.id()))).map(|entry| entry.phase)
-        };
-        if known == Some(Phase::Deadline) {
-            self.put(hold, Tick::now() + self.grace, Phase::Grace);
-        }
+        self.step(hold, Some(Phase::Deadline), Tick::now() + self.grace, Phase::Grace);
     }
 
     fn moved(&self, hold: &Arc<Hold>) {
-        self.put(hold, hold.deadline(), Phase::Deadline);
+        self.step(hold, Some(Phase::Deadline), hold.deadline(), Phase::Deadline);
     }
 
     fn let_go(&self, hold: &Hold) {
@@ -225,6 +233,17 @@ impl Overseer for Reaper {
 }
 
 impl Table {
+    fn phase(&self, id: u64) -> Option<Phase> {
+        let due = *self.due.get(&id)?;
+        self.queue.get(&(due, id)).map(|entry| entry.phase)
+    }
+
+    fn put(&mut self, hold: Arc<Hold>, due: Tick, phase: Phase) {
+        self.remove(hold.id());
+        self.due.insert(hold.id(), due);
+        self.queue.insert((due, hold.id()), Entry { hold, phase });
+    }
+
     fn remove(&mut self, id: u64) -> Option<Entry> {
         let due = self.due.remove(&id)?;
         self.queue.remove(&(due, id))

@@ -93,7 +93,9 @@ async fn owner() -> Result<(), Error> {
     }
     let folder = folder_of(zookeeper.process_id().expect("it runs"));
     println!("folder {}", folder.parent().expect("a folder above").display());
-    for port in [Some(zookeeper.port()), Some(own.port()), postgres.port(), mariadb.port()].into_iter().flatten() {
+    for port in
+        [Some(zookeeper.port()), Some(own.port()), postgres.port(), mariadb.port()].into_iter().flatten()
+    {
         println!("port {port}");
     }
     println!("ready");
@@ -157,5 +159,7 @@ fn folder_of(process: u32) -> PathBuf {
 
 fn processes_in(folder: &std::path::Path) -> usize {
     let processes = fs::read_dir("/proc").expect("/proc").flatten();
-    processes.filter(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder))).count()
+    processes
+        .filter(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder)))
+        .count()
 }

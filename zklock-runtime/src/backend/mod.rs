@@ -5,6 +5,8 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc, time::SystemTime};
 use crate::{clock::Tick, error::Error, hold::Hold, options::LockOptions, path::LockPath};
 
 pub(crate) mod memory;
+#[cfg(feature = "zookeeper")]
+pub(crate) mod zookeeper;
 
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

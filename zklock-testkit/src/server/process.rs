@@ -96,9 +96,7 @@ impl Process {
             let errors = log.try_clone()?;
             self.launch.command().stdout(log).stderr(errors).spawn()
         });
-        *child = Some(
-            spawned.map_err(Error::io(format!("starting {}", self.launch.program.display())))?,
-        );
+        *child = Some(spawned.map_err(Error::io(format!("starting {}", self.launch.program.display())))?);
         Ok(())
     }
 
@@ -143,7 +141,10 @@ impl Process {
         while children.iter().any(|id| runs(*id)) {
             if start.elapsed() > Duration::from_secs(10) {
                 return Err(Error::Deadline {
-                    waited_for: format!("the end of the killed children of {}", self.launch.program.display()),
+                    waited_for: format!(
+                        "the end of the killed children of {}",
+                        self.launch.program.display()
+                    ),
                     waited: start.elapsed(),
                 });
             }

@@ -90,7 +90,8 @@ impl PostgresBuilder {
             attempts += 1;
             let settings = self.clone();
             let prepared = tokio::task::spawn_blocking(move || settings.prepare()).await;
-            let (server, bin) = prepared.map_err(|error| Error::io("preparing PostgreSQL")(error.into()))??;
+            let (server, bin) =
+                prepared.map_err(|error| Error::io("preparing PostgreSQL")(error.into()))??;
             match server.start().await {
                 Ok(()) => {
                     let url = format!("postgres://postgres@127.0.0.1:{}", server.port());
@@ -106,7 +107,8 @@ impl PostgresBuilder {
     fn prepare(&self) -> Result<(Server, PathBuf), Error> {
         let initdb = find_program(&["initdb"], &bin_folders()).ok_or(MISSING)?;
         // Debian's PATH leads to wrappers; what belongs together lies together.
-        let bin = initdb.canonicalize().ok().and_then(|file| Some(file.parent()?.to_owned())).ok_or(MISSING)?;
+        let bin =
+            initdb.canonicalize().ok().and_then(|file| Some(file.parent()?.to_owned())).ok_or(MISSING)?;
         let account = Account::unprivileged("postgres")?;
         let folder = Folder::create("postgres")?;
         if let Some(account) = &account {
@@ -276,6 +278,9 @@ mod tests {
     fn puts_a_database_into_a_url() {
         assert_eq!(with_database("postgres://u@h:1", "d"), "postgres://u@h:1/d");
         assert_eq!(with_database("postgres://u@h:1/x", "d"), "postgres://u@h:1/d");
-        assert_eq!(with_database("mysql://u:p@h/x?ssl-mode=disabled", "d"), "mysql://u:p@h/d?ssl-mode=disabled");
+        assert_eq!(
+            with_database("mysql://u:p@h/x?ssl-mode=disabled", "d"),
+            "mysql://u:p@h/d?ssl-mode=disabled"
+        );
     }
 }

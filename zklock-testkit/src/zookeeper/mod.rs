@@ -258,7 +258,10 @@ impl ZooKeeper {
     }
 
     /// Uses a short session that has nothing to do with the code under test.
-    async fn ask<T>(&self, question: impl AsyncFnOnce(&mut Session) -> std::io::Result<T>) -> Result<T, Error> {
+    async fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&mut Session) -> std::io::Result<T>,
+    ) -> Result<T, Error> {
         let asked = async {
             let mut session = Session::open(&self.address).await?;
             let answer = question(&mut session).await;

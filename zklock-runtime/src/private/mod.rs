@@ -1,8 +1,16 @@
 //! What the attribute expands to. Not for use by hand: it changes with any release.
 
-use std::{fmt, fmt::Display, future::Future, pin::Pin, time::Duration};
+use std::{fmt, fmt::Display, future::Future, pin::Pin, sync::Arc, time::Duration};
+
+#[cfg(feature = "sqlx")]
+mod transaction;
 
 pub use core;
+
+#[cfg(feature = "sqlx")]
+pub use self::transaction::{
+    Connections, Installed, Isolation, Tx, TxParam, TxSpec, Verdict, abandon, begin, close, finish, open, param,
+};
 
 pub use crate::{
     guard::{Interrupted, Run},
@@ -11,7 +19,8 @@ pub use crate::{
     path::IntoLockPath,
 };
 use crate::{
-    error::{Error, LostReason},
+    context::Frame,
+    error::Error,
     guard::Guard,
     observe,
     options::LockOptions,
@@ -70,6 +79,8 @@ pub fn missing<T>() -> T {
 /// A call that has its lock.
 pub struct Call {
     guard: Guard,
+    /// The step that the body is in the call chain.
+    frame: Arc<Frame>,
 }
 
 impl fmt::Debug for Call {
@@ -100,7 +111,8 @@ pub fn enter<'a>(
             function: spec.function,
         };
         let guard = locks.acquire(path, options).await?;
-        Ok(Call { guard })
+        let frame = Frame::body(locks.id(), guard.hold().clone());
+        Ok(Call { guard, frame })
     })
 }
 
@@ -111,7 +123,7 @@ pub fn guard(call: &Call) -> &Guard {
 
 /// Runs the body under the lock, in place.
 pub fn run<F: Future>(call: &Call, body: F) -> Run<F> {
-    call.guard.supervise(body)
+    call.guard.supervise_in(call.frame.clone(), body)
 }
 
 /// Gives the lock back after a body without a transaction.
@@ -126,17 +138,21 @@ pub async fn leave<R>(call: Call, output: Result<R, Interrupted>) -> Result<R, E
             observe::outcome(call.guard.span(), "released");
             Ok(output)
         }
-        Err(reason) => Err(end(call, reason).await),
+        Err(reason) => {
+            let error = call.guard.hold().error(reason);
+            // Boxed: it is rare, and its size would be that of every call.
+            Err(Box::pin(end(call, error)).await)
+        }
     }
 }
 
-/// The body was stopped: the lock is free before its caller is told.
-async fn end(call: Call, reason: LostReason) -> Error {
+/// Something went wrong under the lock: it is free before the caller is told.
+async fn end(call: Call, error: Error) -> Error {
     let hold = call.guard.hold().clone();
-    let bound = call.guard.locks().clone();
-    let error = hold.error(reason);
+    let locks = call.guard.locks().clone();
+    observe::outcome(call.guard.span(), observe::name(&error));
     drop(call);
-    bound.let_go_of(&hold).await;
+    locks.let_go_of(&hold).await;
     error
 }
 

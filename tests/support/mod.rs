@@ -1,0 +1,20 @@
+//! What the test targets share.
+
+#![allow(dead_code, unused_imports, reason = "each test target uses a part of it")]
+
+mod deadline;
+mod fuzz;
+mod register;
+mod world;
+
+pub use self::{
+    deadline::{SOON, queued, soon, until},
+    fuzz::{DropAt, Random, poll_times},
+    register::Register,
+    world::{GRACE, World},
+};
+
+/// What every case returns: an error fails it as a panic does.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;

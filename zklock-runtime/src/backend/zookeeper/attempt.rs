@@ -1,0 +1,111 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use uuid::Uuid;
+use zookeeper_client as zk;
+
+use super::{answer::Setback, nodes::Tag, session::{Node, Session}};
+use crate::{
+    backend::Request,
+    clock::Tick,
+    error::Error,
+    hold::Grant,
+    token::FencingToken,
+};
+
+/// One try to get a lock, on one session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt<'a> {
+    pub(super) session: &'a Arc<Session>,
+    pub(super) request: &'a Request,
+    pub(super) started: Tick,
+    pub(super) progress: &'a Progress,
+}
+
+/// What is being waited for: the server, or those before us.
+#[derive(Debug, Default)]
+pub(super) struct Progress(AtomicBool);
+
+impl Progress {
+    pub(super) fn asks(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn queues(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_queueing(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Attempt<'_> {
+    /// The node of the lock, below the chroot.
+    pub(super) fn node(&self) -> &str {
+        self.request.path.as_str()
+    }
+
+    /// The same as seen from the root, for messages and the fence.
+    pub(super) fn full(&self, node: &str) -> String {
+        format!("{}{node}", self.session.config.address.chroot())
+    }
+
+    pub(super) fn tag(&self, uuid: Uuid) -> Vec<u8> {
+        Tag::new(&self.session.config.identity, &self.request.options, uuid).to_bytes()
+    }
+
+    pub(super) fn grant(&self, node: &Node, uuid: Uuid) -> Grant {
+        Grant {
+            path: self.request.path.clone(),
+            fence_key: self.full(self.node()).into(),
+            options: self.request.options,
+            // The czxid is positive: the server counts from its epoch and up.
+            token: FencingToken::new(self.session.ensemble, node.czxid.cast_unsigned(), 0, 0),
+            attempt: uuid,
+            validity: self.session.validity.clone(),
+        }
+    }
+
+    /// Others are before us: an error if waiting was not asked for.
+    pub(super) fn must_wait(&self, holder: Option<String>) -> Result<(), Setback> {
+        if Tick::now() < self.request.wait_until {
+            return Ok(());
+        }
+        Err(Error::Busy { path: self.request.path.clone(), waited: self.started.elapsed(), holder }.into())
+    }
+
+    /// Resolves when the node is gone while the session lives. Watches it only when that has lasted for a second,
+    /// since most locks are held more briefly.
+    pub(super) async fn gone(&self, node: &Node) {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        if node_gone(self.session, node).await.is_err() {
+            // Whoever waits besides hears of the end of the session by itself.
+            std::future::pending().await
+        }
+    }
+}
+
+/// Resolves when the node is gone, or another one in its place.
+pub(super) async fn node_gone(session: &Session, node: &Node) -> Result<(), Setback> {
+    let path = node.path.as_str();
+    loop {
+        let answer = session.ask(|client| async move { client.check_and_watch_stat(path).await }).await?;
+        match answer {
+            Ok((Some(stat), watcher)) if stat.czxid == node.czxid => {
+                let event = watcher.changed().await;
+                if event.session_state != zk::SessionState::SyncConnected {
+                    return Err(Setback::SessionOver);
+                }
+            }
+            Ok(_) => {
+                node.gone.store(true, Ordering::Release);
+                return Ok(());
+            }
+            // Looking needs no right, so nothing is refused; if it is, this is no proof that the node is gone.
+            Err(_) => std::future::pending().await,
+        }
+    }
+}

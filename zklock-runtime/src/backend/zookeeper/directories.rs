@@ -1,0 +1,170 @@
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// What a session knows of the directories of fair locks, so that the usual acquire is one round trip and a
+/// directory of its own making is taken away with its last contender.
+///
+/// All of it may be wrong at any moment, since others create and delete directories too: it decides what is tried
+/// first, and the server has the last word.
+#[derive(Debug, Default)]
+pub(super) struct Directories(Mutex<HashMap<Arc<str>, Directory>>);
+
+#[derive(Debug, Default)]
+struct Directory {
+    exists: bool,
+    /// The transaction in which this session created it, as a container.
+    made_in: Option<i64>,
+    /// Others than contenders were seen in it: they may rely on it (kazoo remembers that a directory exists).
+    foreign: bool,
+    /// We may create in it, but not write to it.
+    read_only: bool,
+    /// Contenders of this session, from before their creation to their end.
+    contenders: usize,
+}
+
+/// A contender of this session in a directory.
+#[derive(Debug)]
+pub(super) struct Presence {
+    directories: Arc<Directories>,
+    path: Arc<str>,
+}
+
+impl Directories {
+    /// How many directories without contenders are remembered.
+    const MOST: usize = 4096;
+
+    pub(super) fn enter(self: &Arc<Self>, path: &str) -> Presence {
+        let path: Arc<str> = path.into();
+        let mut all = self.lock();
+        if all.len() >= Self::MOST {
+            all.retain(|_, directory| directory.contenders > 0);
+        }
+        all.entry(path.clone()).or_default().contenders += 1;
+        Presence { directories: self.clone(), path }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Directory>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Presence {
+    pub(super) fn path(&self) -> &Arc<str> {
+        &self.path
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Directory) -> T) -> T {
+        look(self.directories.lock().entry(self.path.clone()).or_default())
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.with(|directory| directory.exists)
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.with(|directory| directory.read_only)
+    }
+
+    pub(super) fn is_there(&self) {
+        self.with(|directory| directory.exists = true);
+    }
+
+    pub(super) fn is_missing(&self) {
+        self.with(|directory| *directory = Directory { contenders: directory.contenders, ..Directory::default() });
+    }
+
+    pub(super) fn was_made_in(&self, czxid: i64) {
+        self.with(|directory| {
+            directory.exists = true;
+            directory.made_in = Some(czxid);
+            directory.foreign = false;
+        });
+    }
+
+    pub(super) fn has_foreign(&self) {
+        self.with(|directory| directory.foreign = true);
+    }
+
+    pub(super) fn may_not_be_written(&self) {
+        self.with(|directory| directory.read_only = true);
+    }
+
+    /// Ends the presence of a contender that was alone when it was last seen, in the directory that was created in
+    /// `czxid`. True if the directory should go with it: this session made it, and nobody else is known to be there.
+    /// It is forgotten then, so that the next acquire makes it again.
+    pub(super) fn leave_last(self, czxid: i64) -> bool {
+        self.with(|directory| {
+            let last = directory.contenders == 1 && directory.made_in == Some(czxid) && !directory.foreign;
+            if last {
+                *directory = Directory { contenders: directory.contenders, ..Directory::default() };
+            }
+            last
+        })
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let mut all = self.directories.lock();
+        if let Some(directory) = all.get_mut(&self.path) {
+            directory.contenders = directory.contenders.saturating_sub(1);
+            if directory.contenders == 0 {
+                // Nobody of ours is left to see a foreign child, or to take the directory away.
+                directory.made_in = None;
+                if !directory.exists {
+                    all.remove(&self.path);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_contender_takes_away_what_was_made_here() {
+        let directories = Arc::new(Directories::default());
+        let first = directories.enter("/a");
+        assert!(!first.exists());
+        first.was_made_in(5);
+        let second = directories.enter("/a");
+        assert!(second.exists());
+        assert!(!first.leave_last(5));
+        assert!(second.leave_last(5));
+        assert!(directories.lock().is_empty());
+    }
+
+    #[test]
+    fn what_others_made_or_use_stays() {
+        let directories = Arc::new(Directories::default());
+        let found = directories.enter("/a");
+        found.is_there();
+        assert!(!found.leave_last(5));
+        let other_incarnation = directories.enter("/b");
+        other_incarnation.was_made_in(5);
+        assert!(!other_incarnation.leave_last(6));
+        let shared = directories.enter("/c");
+        shared.was_made_in(5);
+        shared.has_foreign();
+        assert!(!shared.leave_last(5));
+        // Made once, left standing, and used by others since: not ours any more.
+        let later = directories.enter("/b");
+        assert!(later.exists());
+        assert!(!later.leave_last(5));
+    }
+
+    #[test]
+    fn no_more_than_so_many_are_remembered() {
+        let directories = Arc::new(Directories::default());
+        let kept = directories.enter("/kept");
+        for i in 0..3 * Directories::MOST {
+            directories.enter(&format!("/{i}")).is_there();
+        }
+        assert!(directories.lock().len() <= Directories::MOST);
+        assert!(directories.lock().contains_key(kept.path()));
+    }
+}

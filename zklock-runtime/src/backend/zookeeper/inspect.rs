@@ -1,0 +1,102 @@
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use zookeeper_client as zk;
+
+use super::{
+    answer::{Setback, refused},
+    nodes::Tag,
+    plain::Owner,
+    queue,
+    session::Session,
+};
+use crate::{backend::QueueEntry, path::LockPath};
+
+/// How many contenders are read: operators look at the front of a queue.
+const MOST: usize = 1000;
+
+/// The queue of `path`, the holder first.
+pub(super) async fn queue_of(session: &Arc<Session>, path: &LockPath) -> Result<Vec<QueueEntry>, Setback> {
+    read(session, path, MOST).await
+}
+
+/// Who holds `path`, as far as it says so.
+pub(super) async fn holder_of(session: &Arc<Session>, path: &LockPath) -> Option<String> {
+    read(session, path, 1).await.ok()?.into_iter().next()?.identity
+}
+
+async fn read(session: &Arc<Session>, path: &LockPath, most: usize) -> Result<Vec<QueueEntry>, Setback> {
+    let node = path.as_str();
+    let failed = |error| {
+        let node = format!("{}{node}", session.config.address.chroot());
+        Setback::from(refused(Some(path), "READ", &node, error))
+    };
+    let answer = session
+        .ask(|client| async move {
+            client.sync(node).await?;
+            client.get_data(node).await
+        })
+        .await?;
+    match answer {
+        Ok((data, stat)) if Owner::of(&stat) == Owner::Session => return Ok(vec![entry(node, true, &data, &stat)]),
+        Err(zk::Error::NoNode) => return Ok(Vec::new()),
+        // Children are listed with the same right; the list says so, if need be.
+        Ok(_) | Err(_) => {}
+    }
+    let children = match session.ask(|client| async move { client.list_children(node).await }).await? {
+        Ok(children) => children,
+        Err(zk::Error::NoNode) => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let names = queue::in_order(&children);
+    let mut entries = Vec::new();
+    for names in names[..names.len().min(most)].chunks(100) {
+        let answers = session
+            .ask(|client| async move {
+                let asked: Vec<_> = names.iter().map(|name| client.get_data(&format!("{node}/{name}"))).collect();
+                let mut answers = Vec::with_capacity(asked.len());
+                for answer in asked {
+                    answers.push(match answer.await {
+                        Ok(answer) => Some(Some(answer)),
+                        Err(zk::Error::NoNode) => None,
+                        // Another program's contender, with rights of its own.
+                        Err(zk::Error::NoAuth) => Some(None),
+                        Err(error) => return Err(error),
+                    });
+                }
+                Ok(answers)
+            })
+            .await?
+            .map_err(failed)?;
+        for (name, answer) in names.iter().zip(answers) {
+            let is_holder = entries.is_empty();
+            match answer {
+                Some(Some((data, stat))) => entries.push(entry(name, is_holder, &data, &stat)),
+                Some(None) => entries.push(QueueEntry {
+                    is_holder,
+                    identity: None,
+                    function: None,
+                    since: None,
+                    name: (*name).to_owned(),
+                }),
+                None => {}
+            }
+        }
+    }
+    Ok(entries)
+}
+
+fn entry(name: &str, is_holder: bool, data: &[u8], stat: &zk::Stat) -> QueueEntry {
+    let tag = Tag::read(data);
+    let created = u64::try_from(stat.ctime).ok().and_then(|time| UNIX_EPOCH.checked_add(Duration::from_millis(time)));
+    let since: Option<SystemTime> = tag.since().or(created);
+    QueueEntry {
+        is_holder,
+        identity: tag.identity,
+        function: tag.function,
+        since,
+        name: name.rsplit('/').next().unwrap_or_default().to_owned(),
+    }
+}

@@ -1,0 +1,362 @@
+//! Locks on a ZooKeeper ensemble.
+//!
+//! One session for a `Locks`, shared by all its locks ([`session`], kept by [`supervisor`]). A fair lock is a
+//! directory of contenders ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`]). What was
+//! created is owned by a value ([`contender`]) that hands it to the [`janitor`] when dropped.
+
+mod address;
+mod answer;
+mod attempt;
+mod backoff;
+mod contender;
+mod directories;
+mod ensemble;
+mod fair;
+mod inspect;
+mod janitor;
+mod nodes;
+mod parents;
+mod plain;
+mod queue;
+mod session;
+mod supervisor;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use tokio::sync::{oneshot, watch};
+use zookeeper_client as zk;
+
+pub(crate) use self::address::Address;
+use self::{
+    answer::Setback,
+    attempt::{Attempt, Progress},
+    backoff::Backoff,
+    session::Session,
+    supervisor::Current,
+    turns::Turns,
+};
+use crate::{
+    backend::{Backend, BoxFuture, QueueEntry, Request},
+    clock::Tick,
+    engine::{Engine, sleep_until},
+    error::{Cause, Error},
+    hold::Hold,
+    path::LockPath,
+};
+
+/// How to connect.
+pub(crate) struct Config {
+    pub(crate) address: Address,
+    /// What is asked for; the server may give another.
+    pub(crate) session_timeout: Duration,
+    /// Who we are, written into every node.
+    pub(crate) identity: Arc<str>,
+    /// Scheme and credentials, such as `digest` and `user:password`.
+    pub(crate) auth: Vec<(String, Vec<u8>)>,
+    pub(crate) access: Access,
+}
+
+/// Who may use the nodes that we create.
+#[derive(Clone, Debug)]
+pub(crate) enum Access {
+    /// Everybody, which is ZooKeeper's own default.
+    Open,
+    /// Whoever has our credentials.
+    Creator,
+    Listed(Vec<zk::Acl>),
+}
+
+/// Locks on one ensemble.
+pub(crate) struct ZooKeeper {
+    engine: Arc<Engine>,
+    config: Arc<Config>,
+    current: watch::Receiver<Current>,
+    closing: watch::Sender<bool>,
+    turns: Arc<Turns>,
+}
+
+/// For how long a first answer is waited for when waiting was not asked for.
+const ONE_TRY: Duration = Duration::from_secs(1);
+
+/// For how long the holder's name is looked up for an error.
+const LOOK_UP: Duration = Duration::from_millis(250);
+
+impl ZooKeeper {
+    /// Connects, trying again until `wait_until`. Cancel-safe: nothing is left behind but a session that times out.
+    pub(crate) async fn connect(engine: Arc<Engine>, config: Config, wait_until: Tick) -> Result<Self, Error> {
+        let config = Arc::new(config);
+        let (closing, closed) = watch::channel(false);
+        let started = Tick::now();
+        let handle = engine.handle().clone();
+        let opening = config.clone();
+        let current = on_engine(&engine, move |gone| async move {
+            let mut last = None;
+            let opened = tokio::select! {
+                opened = open(&opening, &handle, &mut last) => opened,
+                () = sleep_until(&handle, wait_until) => Err(match last {
+                    Some(error @ Error::Unavailable { .. }) => error,
+                    _ => opening.unavailable(None),
+                }),
+                () = gone => Err(Error::Closed),
+            };
+            let first = opened.map_err(|error| after(started, error))?;
+            let (current, receiver) = watch::channel(Current::Live(first.0.clone()));
+            handle.spawn(supervisor::supervise(opening, first, current, closed));
+            Ok(receiver)
+        })
+        .await?;
+        Ok(Self { engine, config, current, closing, turns: Arc::default() })
+    }
+}
+
+impl Backend for ZooKeeper {
+    fn acquire(&self, request: Request) -> BoxFuture<Result<Arc<Hold>, Error>> {
+        let (config, current, turns) = (self.config.clone(), self.current.clone(), self.turns.clone());
+        let engine = self.engine.clone();
+        Box::pin(async move {
+            on_engine(&engine, move |gone| async move {
+                let acquire = Acquire { config, current, turns, request, started: Tick::now() };
+                acquire.run(gone).await
+            })
+            .await
+        })
+    }
+
+    fn inspect(&self, path: &LockPath) -> BoxFuture<Result<Vec<QueueEntry>, Error>> {
+        let (engine, config, current, path) =
+            (self.engine.clone(), self.config.clone(), self.current.clone(), path.clone());
+        Box::pin(async move {
+            on_engine(&engine, move |gone| async move {
+                let read = async {
+                    let mut last = None;
+                    loop {
+                        let session = live(&current, last.as_ref()).await?;
+                        match inspect::queue_of(&session, &path).await {
+                            Ok(queue) => return Ok(queue),
+                            Err(Setback::Failed(error)) => return Err(error),
+                            Err(Setback::SessionOver) => last = Some(session),
+                        }
+                    }
+                };
+                tokio::select! {
+                    queue = read => queue,
+                    () = tokio::time::sleep(config.session_timeout) => {
+                        Err(Error::Unavailable {
+                            servers: config.address.servers(), waited: config.session_timeout, source: None,
+                        })
+                    }
+                    () = gone => Err(Error::Closed),
+                }
+            })
+            .await
+        })
+    }
+
+    fn close(&self) -> BoxFuture<()> {
+        self.closing.send_replace(true);
+        let mut current = self.current.clone();
+        Box::pin(async move {
+            // The supervisor closes the session within a bound, and then lets go of the other end.
+            while current.changed().await.is_ok() {}
+        })
+    }
+}
+
+/// Without a `close` before it, the session is closed in the background.
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        self.closing.send_replace(true);
+    }
+}
+
+/// One call of `acquire`, on the engine's thread.
+struct Acquire {
+    config: Arc<Config>,
+    current: watch::Receiver<Current>,
+    turns: Arc<Turns>,
+    request: Request,
+    started: Tick,
+}
+
+impl Acquire {
+    /// Dropping what is tried is enough to withdraw: nodes belong to values that take them away.
+    async fn run(&self, gone: impl Future<Output = ()>) -> Result<Arc<Hold>, Error> {
+        let progress = Progress::default();
+        // One try is made even if there is no time to wait; it gets the time for an answer.
+        let until =
+            if self.request.wait_until > self.started { self.request.wait_until } else { self.started + ONE_TRY };
+        let contended = tokio::select! {
+            contended = self.contend(&progress) => contended,
+            () = gone => Err(Error::Closed),
+            () = async { tokio::time::sleep(until.remaining()).await } => Err(self.timed_out(&progress)),
+        };
+        match contended {
+            Err(Error::Busy { path, waited, holder: None }) => {
+                Err(Error::Busy { holder: self.holder().await, path, waited })
+            }
+            contended => contended,
+        }
+    }
+
+    async fn contend(&self, progress: &Progress) -> Result<Arc<Hold>, Error> {
+        if self.request.path.as_str().split('/').any(|segment| format!("/{segment}") == ensemble::NODE) {
+            return Err(Error::InvalidPath {
+                path: self.request.path.to_string(),
+                argument: None,
+                reason: format!("\"{}\" is the name of zklock's own node", &ensemble::NODE[1..]),
+            });
+        }
+        let mut last = None;
+        loop {
+            let session = live(&self.current, last.as_ref()).await?;
+            let attempt = Attempt { session: &session, request: &self.request, started: self.started, progress };
+            let tried = if self.request.options.fair {
+                fair::acquire(&attempt).await
+            } else {
+                plain::acquire(&attempt, &self.turns).await
+            };
+            match tried {
+                Ok(hold) => return Ok(hold),
+                Err(Setback::Failed(error)) => return Err(error),
+                Err(Setback::SessionOver) => {
+                    progress.asks();
+                    last = Some(session);
+                }
+            }
+        }
+    }
+
+    /// Whether it was the others or the server that took too long.
+    fn timed_out(&self, progress: &Progress) -> Error {
+        let waited = self.started.elapsed();
+        let (is_connected, source) = match &*self.current.borrow() {
+            Current::Live(session) => (session.validity.is_connected(), None),
+            Current::None(error) => (false, error.clone().map(Cause::new)),
+            Current::Closed => return Error::Closed,
+        };
+        // An answer that takes less than a second is not missing yet, only late for so short a wait.
+        if is_connected && (progress.is_queueing() || waited < ONE_TRY) {
+            Error::Busy { path: self.request.path.clone(), waited, holder: None }
+        } else {
+            Error::Unavailable { servers: self.config.address.servers(), waited, source }
+        }
+    }
+
+    async fn holder(&self) -> Option<String> {
+        let session = match &*self.current.borrow() {
+            Current::Live(session) => session.clone(),
+            Current::None(_) | Current::Closed => return None,
+        };
+        tokio::time::timeout(LOOK_UP, inspect::holder_of(&session, &self.request.path)).await.ok()?
+    }
+}
+
+/// The session to use, another one than `last`.
+async fn live(current: &watch::Receiver<Current>, last: Option<&Arc<Session>>) -> Result<Arc<Session>, Error> {
+    let mut current = current.clone();
+    loop {
+        match &*current.borrow_and_update() {
+            Current::Live(session) if last.is_none_or(|last| !Arc::ptr_eq(last, session)) => {
+                return Ok(session.clone());
+            }
+            // Waiting does not help against a wrong password.
+            Current::None(Some(error @ (Error::Refused { .. } | Error::Config { .. }))) => return Err(error.clone()),
+            Current::Live(_) | Current::None(_) => {}
+            Current::Closed => return Err(Error::Closed),
+        }
+        if current.changed().await.is_err() {
+            return Err(Error::Closed);
+        }
+    }
+}
+
+/// The first session, `last` being what the last try failed with.
+async fn open(
+    config: &Arc<Config>,
+    handle: &tokio::runtime::Handle,
+    last: &mut Option<Error>,
+) -> Result<(Arc<Session>, zk::StateWatcher), Error> {
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+    loop {
+        match Session::open(config, handle).await {
+            Err(error @ Error::Unavailable { .. }) => *last = Some(error),
+            opened => return opened,
+        }
+        backoff.pause().await;
+    }
+}
+
+/// Runs a task on the engine's thread, for a caller that may be polled anywhere. The task is told when the caller
+/// is gone.
+async fn on_engine<T, F>(engine: &Engine, task: impl FnOnce(Gone) -> F) -> Result<T, Error>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let (answer, answered) = oneshot::channel();
+    let (here, gone) = oneshot::channel::<()>();
+    let task = task(Box::pin(async move {
+        // Nothing is ever sent: this resolves when the other end is dropped.
+        let _ = gone.await;
+    }));
+    engine.handle().spawn(async move {
+        // If nobody takes the answer it is dropped here, and a hold with it, which gives it back.
+        let _ = answer.send(task.await);
+    });
+    let answer = answered.await;
+    drop(here);
+    // Without an answer the engine has stopped.
+    answer.unwrap_or(Err(Error::Closed))
+}
+
+type Gone = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
+
+fn after(started: Tick, error: Error) -> Error {
+    match error {
+        Error::Unavailable { servers, source, .. } => {
+            Error::Unavailable { servers, waited: started.elapsed(), source }
+        }
+        error => error,
+    }
+}
+
+impl Config {
+    fn unavailable(&self, error: Option<zk::Error>) -> Error {
+        Error::Unavailable {
+            servers: self.address.servers(),
+            waited: Duration::ZERO,
+            source: error.map(Cause::new),
+        }
+    }
+}
+
+impl Access {
+    fn acls(&self) -> zk::Acls<'_> {
+        match self {
+            Self::Open => zk::Acls::anyone_all(),
+            Self::Creator => zk::Acls::creator_all(),
+            Self::Listed(acls) => zk::Acls::new(acls),
+        }
+    }
+}
+
+/// Without the credentials.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("address", &self.address)
+            .field("session_timeout", &self.session_timeout)
+            .field("identity", &self.identity)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ZooKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZooKeeper").field("config", &self.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,129 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::options::LockOptions;
+
+/// What the name of a contender starts with, up to its sequence: the layout of Curator's `InterProcessMutex`, so
+/// that Java and Rust services exclude each other on one path.
+pub(super) fn prefix(uuid: Uuid) -> String {
+    format!("_c_{}-lock-", uuid.hyphenated())
+}
+
+/// The sequence of a contender; `None` for a child that is none.
+///
+/// The server prints Java's `%010d`: ten digits, or a sign and nine or ten of them.
+pub(super) fn sequence(name: &str) -> Option<i32> {
+    let (uuid, rest) = name.strip_prefix("_c_")?.split_at_checked(uuid::fmt::Hyphenated::LENGTH)?;
+    let sequence = rest.strip_prefix("-lock-")?;
+    Uuid::try_parse(uuid).ok()?;
+    let digits = sequence.strip_prefix('-').unwrap_or(sequence);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    sequence.parse().ok()
+}
+
+/// What stands in a node, for operators, for the next in line, and to know our own again. Never the arguments of
+/// the call: they may be secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Tag {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) identity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) function: Option<String>,
+    /// Milliseconds since 1970, by the clock of the machine that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<u64>,
+    /// For how long it may be held, in milliseconds, from the grant on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
+    /// This attempt and no other: a uuid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<String>,
+}
+
+impl Tag {
+    /// How much of a text is kept: the node is read by every waiter behind it.
+    const LONGEST: usize = 200;
+
+    pub(super) fn new(identity: &str, options: &LockOptions, attempt: Uuid) -> Self {
+        let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).ok();
+        Self {
+            identity: Some(shortened(identity)),
+            function: Some(shortened(options.function)),
+            since: SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(milliseconds),
+            limit: options.timeout.and_then(milliseconds),
+            attempt: Some(attempt.to_string()),
+        }
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // Texts and numbers only, so that this does not fail; a node without its tag would still work.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Of whatever stands in a node, which may be another program's.
+    pub(super) fn read(data: &[u8]) -> Self {
+        serde_json::from_slice(data).unwrap_or_default()
+    }
+
+    pub(super) fn is_of(&self, attempt: Uuid) -> bool {
+        self.attempt.as_ref().is_some_and(|written| *written == attempt.to_string())
+    }
+
+    pub(super) fn since(&self) -> Option<SystemTime> {
+        UNIX_EPOCH.checked_add(Duration::from_millis(self.since?))
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let end = (0..=Tag::LONGEST.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    text[..end.unwrap_or_default()].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_was_made() {
+        let uuid = Uuid::new_v4();
+        for (text, number) in [
+            ("0000000000", 0),
+            ("0000000042", 42),
+            ("2147483647", i32::MAX),
+            ("-2147483648", i32::MIN),
+            ("-000000001", -1),
+        ] {
+            assert_eq!(sequence(&format!("{}{text}", prefix(uuid))), Some(number));
+        }
+        for text in ["", "-", "+1", " 1", "1 ", "x", "2147483648", "--1"] {
+            assert_eq!(sequence(&format!("{}{text}", prefix(uuid))), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tag_is_read_leniently() {
+        let options = LockOptions { fair: true, timeout: Some(Duration::from_secs(5)), wait: None, function: "shop::pay" };
+        let uuid = Uuid::new_v4();
+        let tag = Tag::new("shop-1", &options, uuid);
+        assert_eq!(Tag::read(&tag.to_bytes()), tag);
+        assert!(tag.is_of(uuid) && !tag.is_of(Uuid::new_v4()));
+        assert!(tag.since().unwrap() <= SystemTime::now());
+        for other in ["", "10.0.0.1", "{", "[]", "null", "{\"identity\":1}"] {
+            assert_eq!(Tag::read(other.as_bytes()), Tag::default(), "{other}");
+        }
+        assert_eq!(Tag::read(b"{\"identity\":\"a\",\"new\":1}").identity.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let options = LockOptions { fair: true, timeout: None, wait: None, function: "f" };
+        let tag = Tag::new(&"\u{20ac}".repeat(1000), &options, Uuid::new_v4());
+        assert!(tag.to_bytes().len() < 400);
+        assert_eq!(tag.identity.unwrap().len(), 198);
+    }
+}

@@ -1,0 +1,195 @@
+use std::sync::Arc;
+
+use tracing::debug;
+use uuid::Uuid;
+use zookeeper_client as zk;
+
+use super::{
+    answer::{Kind, Setback, kind, refused},
+    attempt::Attempt,
+    backoff::Backoff,
+    contender::{OwnNode, Place},
+    nodes::Tag,
+    parents,
+    session::Session,
+    turns::Turns,
+};
+use crate::{
+    error::{Cause, Error},
+    hold::Hold,
+};
+
+/// Runs for the plain node of a `fair = false` lock: whoever creates it holds. Dropping the future withdraws.
+pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result<Arc<Hold>, Setback> {
+    let session = attempt.session;
+    let path = &attempt.request.path;
+    let node = attempt.node();
+    // Others of this process are contending: they say who holds it soon enough.
+    attempt.progress.queues();
+    let _turn = turns.take(node).await;
+    let uuid = Uuid::new_v4();
+    let mut backoff = Backoff::of_request();
+    let mut round = 0_u32;
+    loop {
+        attempt.progress.asks();
+        round += 1;
+        if round > 3 {
+            backoff.pause().await;
+        }
+        let birth = birth(session.clone(), node.to_owned(), uuid, attempt.tag(uuid));
+        match session.handle.spawn(birth).await.map_err(|_| Setback::Failed(Error::Closed))?? {
+            Birth::Born(own) => {
+                if let Some(hold) = hold(attempt, own, uuid).await? {
+                    return Ok(hold);
+                }
+            }
+            Birth::Refused(zk::Error::NodeExists) => {
+                if wait(attempt).await? {
+                    round = 0;
+                }
+            }
+            Birth::Refused(zk::Error::NoNode) => parents::make(session, path, node).await?,
+            Birth::NotMade | Birth::Refused(zk::Error::Throttled) => {}
+            Birth::Refused(error) => {
+                let above = attempt.full(node.rsplit_once('/').map_or("/", |(above, _)| above));
+                return Err(refused(Some(path), "CREATE", &above, error).into());
+            }
+        }
+    }
+}
+
+/// Grants what was created; `None` if it is gone again.
+async fn hold(attempt: &Attempt<'_>, mut own: OwnNode, uuid: Uuid) -> Result<Option<Arc<Hold>>, Setback> {
+    let session = attempt.session;
+    let node = own.node().clone();
+    loop {
+        match session.grant(own, attempt.grant(&node, uuid)) {
+            Ok(hold) => return Ok(Some(hold)),
+            Err(back) => own = back,
+        }
+        // By now the server may have ended the session: look again once it has not.
+        session.stands().await?;
+        let path = node.path.as_str();
+        match session.ask(|client| async move { client.check_stat(path).await }).await? {
+            Ok(Some(stat)) if stat.czxid == node.czxid => {}
+            _ => {
+                own.is_gone();
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Waits until the node that stands there may be gone. False: it was, before it could be watched.
+async fn wait(attempt: &Attempt<'_>) -> Result<bool, Setback> {
+    let session = attempt.session;
+    let path = &attempt.request.path;
+    let node = attempt.node();
+    let (stat, holder, watcher) =
+        match session.ask(|client| async move { client.get_and_watch_data(node).await }).await? {
+            Ok((data, stat, watcher)) => (stat, Tag::read(&data).identity, watcher),
+            Err(zk::Error::NoNode) => return Ok(false),
+            Err(zk::Error::NoAuth) => {
+                match session.ask(|client| async move { client.check_and_watch_stat(node).await }).await? {
+                    Ok((Some(stat), watcher)) => (stat, None, watcher),
+                    Ok((None, _)) => return Ok(false),
+                    Err(error) => return Err(refused(Some(path), "READ", &attempt.full(node), error).into()),
+                }
+            }
+            Err(error) => return Err(refused(Some(path), "READ", &attempt.full(node), error).into()),
+        };
+    match Owner::of(&stat) {
+        Owner::Session => {
+            attempt.must_wait(holder)?;
+            attempt.progress.queues();
+            watcher.changed().await;
+            Ok(true)
+        }
+        Owner::Container if stat.num_children == 0 => {
+            drop(watcher);
+            // A fair lock that nobody uses just now.
+            match session.ask(|client| async move { client.delete(node, None).await }).await? {
+                Ok(()) | Err(zk::Error::NoNode | zk::Error::NotEmpty) => Ok(false),
+                Err(error) => {
+                    let above = attempt.full(node.rsplit_once('/').map_or("/", |(above, _)| above));
+                    Err(refused(Some(path), "DELETE", &above, error).into())
+                }
+            }
+        }
+        Owner::Container | Owner::Nobody => Err(Error::WrongKind {
+            path: path.clone(),
+            found: format!(
+                "node \"{}\" is a directory, as fair locks and the paths above other locks have it",
+                attempt.full(node)
+            ),
+        }
+        .into()),
+    }
+}
+
+/// Whom a node belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Session,
+    Container,
+    /// Persistent, perhaps with a time to live.
+    Nobody,
+}
+
+impl Owner {
+    pub(super) fn of(stat: &zk::Stat) -> Self {
+        // `EphemeralType.java`: containers have the lowest number there is, the top byte ff means a time to live.
+        match stat.ephemeral_owner {
+            0 => Self::Nobody,
+            i64::MIN => Self::Container,
+            owner if owner.cast_unsigned() >> 56 == 0xff => Self::Nobody,
+            _ => Self::Session,
+        }
+    }
+}
+
+enum Birth {
+    Born(OwnNode),
+    Refused(zk::Error),
+    /// The answer was lost, and the node is not ours.
+    NotMade,
+}
+
+async fn birth(session: Arc<Session>, node: String, uuid: Uuid, tag: Vec<u8>) -> Result<Birth, Setback> {
+    let client = session.client()?;
+    let options = zk::CreateMode::Ephemeral.with_acls(session.config.access.acls());
+    let asked = client.create(&node, &tag, &options).await;
+    drop(client);
+    let czxid = match asked {
+        Ok((stat, _)) => Some(stat.czxid),
+        Err(error) => match kind(&error) {
+            Kind::SessionOver => return Err(Setback::SessionOver),
+            Kind::Refusal => return Ok(Birth::Refused(error)),
+            Kind::Unknown => {
+                debug!(target: "zklock", node, %error, "the answer to a create was lost");
+                find(&session, &node, uuid).await?
+            }
+        },
+    };
+    Ok(czxid.map_or(Birth::NotMade, |czxid| Birth::Born(OwnNode::new(session, node, czxid, Place::Plain))))
+}
+
+/// The transaction in which this very attempt created the node, if it did. The session alone does not tell: another
+/// task of this process may hold the lock.
+async fn find(session: &Session, node: &str, uuid: Uuid) -> Result<Option<i64>, Setback> {
+    let found = session
+        .ask(|client| async move {
+            // The server that we are on now may not have heard of it yet.
+            client.sync(node).await?;
+            client.get_data(node).await
+        })
+        .await?;
+    match found {
+        Ok((data, stat)) => {
+            let is_ours = stat.ephemeral_owner == session.id && Tag::read(&data).is_of(uuid);
+            Ok(is_ours.then_some(stat.czxid))
+        }
+        Err(zk::Error::NoNode) => Ok(None),
+        Err(error) => Err(Error::Backend { path: None, source: Cause::new(error) }.into()),
+    }
+}

@@ -1,0 +1,290 @@
+use std::{
+    collections::HashMap,
+    fmt,
+    future::Future,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, sync::watch};
+use tracing::warn;
+use zookeeper_client as zk;
+
+use super::{
+    Config,
+    answer::{Kind, Setback, kind, refused},
+    backoff::Backoff,
+    contender::OwnNode,
+    directories::Directories,
+    ensemble,
+    janitor::Janitor,
+};
+use crate::{
+    clock::Tick,
+    error::{Error, LostReason},
+    hold::{Grant, Hold, Validity},
+    token::Ensemble,
+};
+
+/// One session with the ensemble, from its connection to its end. All nodes of ours belong to one, and go with it.
+pub(super) struct Session {
+    pub(super) config: Arc<Config>,
+    pub(super) handle: Handle,
+    pub(super) id: i64,
+    /// As negotiated.
+    pub(super) timeout: Duration,
+    pub(super) ensemble: Ensemble,
+    pub(super) validity: Arc<Validity>,
+    pub(super) directories: Arc<Directories>,
+    pub(super) janitor: Janitor,
+    /// Taken away at the end: the library closes a session when its last client is dropped.
+    client: Mutex<Option<Arc<zk::Client>>>,
+    /// When the heartbeat was sent that was answered last.
+    confirmed: watch::Sender<Tick>,
+    holds: Mutex<Holds>,
+}
+
+#[derive(Default)]
+struct Holds {
+    /// Nothing is granted any more.
+    over: bool,
+    live: HashMap<u64, Held>,
+}
+
+/// A hold and the node that it rests on.
+struct Held {
+    hold: Weak<Hold>,
+    node: Arc<Node>,
+    since: Tick,
+    watched: bool,
+}
+
+/// A node that this session created.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// Below the chroot.
+    pub(super) path: String,
+    pub(super) czxid: i64,
+    /// Seen to be gone.
+    pub(super) gone: AtomicBool,
+}
+
+impl Session {
+    /// Connects, makes the chroot where it is missing, and has the session confirmed once.
+    pub(super) async fn open(config: &Arc<Config>, handle: &Handle) -> Result<(Arc<Self>, zk::StateWatcher), Error> {
+        let mut connector = zk::Client::connector().with_session_timeout(config.session_timeout);
+        for (scheme, auth) in &config.auth {
+            connector = connector.with_auth(scheme, auth);
+        }
+        let client = connector.connect(&config.address.servers()).await.map_err(|error| match error {
+            zk::Error::AuthFailed => Error::Refused {
+                path: None,
+                reason: "the credentials (`auth`) were not taken; check scheme and password".into(),
+            },
+            zk::Error::BadArguments(reason) => Error::Config { reason: (*reason).to_string() },
+            error => config.unavailable(Some(error)),
+        })?;
+        let client = enter_chroot(config, client).await?;
+        let sent = Tick::now();
+        client.sync("/").await.map_err(|error| config.unavailable(Some(error)))?;
+        let timeout = client.session_timeout();
+        let ensemble = ensemble::read(&client, config).await.map_err(|error| ensemble::error(config, error))?;
+        let states = client.state_watcher();
+        let session = Self {
+            config: config.clone(),
+            handle: handle.clone(),
+            id: client.session_id().0,
+            timeout,
+            ensemble,
+            validity: Validity::until(valid_until(sent, timeout)),
+            directories: Arc::default(),
+            janitor: Janitor::default(),
+            client: Mutex::new(Some(Arc::new(client))),
+            confirmed: watch::Sender::new(sent),
+            holds: Mutex::default(),
+        };
+        Ok((Arc::new(session), states))
+    }
+
+    /// The client, for one request: whoever keeps it longer keeps the session from being closed.
+    pub(super) fn client(&self) -> Result<Arc<zk::Client>, Setback> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Setback::SessionOver)
+    }
+
+    /// Puts a question, which may be put more than once, until there is an answer. Cancel-safe.
+    pub(super) async fn ask<T, F>(&self, question: impl Fn(Arc<zk::Client>) -> F) -> Result<Result<T, zk::Error>, Setback>
+    where
+        F: Future<Output = Result<T, zk::Error>>,
+    {
+        let mut backoff = Backoff::of_request();
+        loop {
+            match question(self.client()?).await {
+                Ok(answer) => return Ok(Ok(answer)),
+                Err(error) => match kind(&error) {
+                    Kind::SessionOver => return Err(Setback::SessionOver),
+                    Kind::Refusal if error != zk::Error::Throttled => return Ok(Err(error)),
+                    Kind::Refusal | Kind::Unknown => backoff.pause().await,
+                },
+            }
+        }
+    }
+
+    /// Gives the lock that rests on `own`, if the session is valid at this very moment; else gives `own` back.
+    pub(super) fn grant(self: &Arc<Self>, mut own: OwnNode, grant: Grant) -> Result<Arc<Hold>, OwnNode> {
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        let mut holds = self.holds();
+        // Under the same lock as revocation: a hold that is granted here is seen by the next one.
+        if holds.over || self.validity.verdict(Tick::now()).is_some() {
+            return Err(own);
+        }
+        let key = KEYS.fetch_add(1, Ordering::Relaxed);
+        let node = own.held_as(key);
+        let hold = Hold::new(grant, Box::new(own));
+        holds.live.insert(key, Held { hold: Arc::downgrade(&hold), node, since: Tick::now(), watched: false });
+        Ok(hold)
+    }
+
+    /// The hold is being released.
+    pub(super) fn forget(&self, key: u64) {
+        self.holds().live.remove(&key);
+    }
+
+    /// A heartbeat that was sent at `sent` has been answered.
+    pub(super) fn confirm(&self, sent: Tick) {
+        self.validity.confirm(valid_until(sent, self.timeout));
+        self.validity.connected(true);
+        self.confirmed.send_if_modified(|last| {
+            let later = sent > *last;
+            *last = sent.max(*last);
+            later
+        });
+    }
+
+    /// When the last heartbeat that was answered had been sent.
+    pub(super) fn last_confirmed(&self) -> Tick {
+        *self.confirmed.borrow()
+    }
+
+    /// Resolves when the session stands confirmed, which may be at once.
+    pub(super) async fn stands(&self) -> Result<(), Setback> {
+        let mut confirmed = self.confirmed.subscribe();
+        loop {
+            confirmed.borrow_and_update();
+            if self.holds().over {
+                return Err(Setback::SessionOver);
+            }
+            if self.validity.verdict(Tick::now()).is_none() {
+                return Ok(());
+            }
+            if confirmed.changed().await.is_err() {
+                return Err(Setback::SessionOver);
+            }
+        }
+    }
+
+    /// Ends all holds; the session itself may recover.
+    pub(super) fn revoke(&self, reason: LostReason) {
+        let live: Vec<_> = self.holds().live.values().filter_map(|held| held.hold.upgrade()).collect();
+        let ended = live.iter().filter(|hold| hold.end(reason)).count();
+        if ended > 0 {
+            warn!(target: "zklock", session = %format_args!("{:#x}", self.id), holds = ended, %reason, "locks lost");
+        }
+    }
+
+    /// Ends the session: all holds with it, and everything that still asks.
+    pub(super) fn end(&self, reason: LostReason) {
+        self.holds().over = true;
+        self.validity.connected(false);
+        self.revoke(reason);
+        self.validity.end();
+        self.holds().live.clear();
+        drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // Wakes who waits for a confirmation.
+        self.confirmed.send_modify(|_| {});
+    }
+
+    /// Holds that have lasted for longer than a second and whose node nobody watches yet.
+    pub(super) fn unwatched(&self) -> Vec<(Arc<Node>, Weak<Hold>)> {
+        let mut holds = self.holds();
+        let old = holds.live.values_mut().filter(|held| !held.watched && held.since.elapsed() > Duration::from_secs(1));
+        old.map(|held| {
+            held.watched = true;
+            (held.node.clone(), held.hold.clone())
+        })
+        .collect()
+    }
+
+    /// The node of some hold.
+    pub(super) fn some_node(&self) -> Option<Arc<Node>> {
+        self.holds().live.values().map(|held| held.node.clone()).find(|node| !node.is_gone())
+    }
+
+    fn holds(&self) -> MutexGuard<'_, Holds> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    pub(super) fn new(path: String, czxid: i64) -> Arc<Self> {
+        Arc::new(Self { path, czxid, gone: AtomicBool::new(false) })
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &format_args!("{:#x}", self.id))
+            .field("timeout", &self.timeout)
+            .field("validity", &self.validity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Until when the server surely keeps a session that was alive when it answered what was sent at `sent`.
+///
+/// Followers tell the leader only about every half tick which sessions live, and a tick is at most half a session
+/// timeout: hence the quarter. The rest is for clocks that do not run at quite the same rate.
+fn valid_until(sent: Tick, timeout: Duration) -> Tick {
+    let slack = (timeout / 100).max(Duration::from_millis(20));
+    sent + (timeout - timeout / 4).saturating_sub(slack)
+}
+
+async fn enter_chroot(config: &Config, client: zk::Client) -> Result<zk::Client, Error> {
+    let chroot = config.address.chroot();
+    if chroot.is_empty() {
+        return Ok(client);
+    }
+    let failed = |error: zk::Error| {
+        if kind(&error) == Kind::Refusal {
+            let above = chroot.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
+            refused(None, "CREATE", above, error)
+        } else {
+            config.unavailable(Some(error))
+        }
+    };
+    if client.check_stat(chroot).await.map_err(failed)?.is_none() {
+        let options = zk::CreateMode::Persistent.with_acls(config.access.acls());
+        client.mkdir(chroot, &options).await.map_err(failed)?;
+    }
+    client.chroot(chroot).map_err(|_| Error::Config { reason: format!("\"{chroot}\" cannot be a chroot") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn validity_ends_well_before_the_session_can() {
+        let sent = Tick::from_nanos(1_000_000_000);
+        let valid = valid_until(sent, Duration::from_secs(4)).since(sent);
+        assert_eq!(valid, Duration::from_millis(2960));
+        assert!(valid_until(sent, Duration::from_millis(10)) == sent);
+    }
+}

@@ -1,0 +1,204 @@
+//! The transactional part of an expansion: begin, open, run, close, finish.
+
+use super::{Boxed, Call, Interrupted, end};
+pub use crate::transaction::{Isolation, Tx, TxParam, TxSpec};
+use crate::{
+    context::OpenTransaction,
+    error::Error,
+    locks::Locks,
+    observe,
+    transaction::{self, Database, Origin, Source},
+};
+
+/// A bare `transactional`: the pool that the `Locks` was given for the type of database.
+#[derive(Clone, Copy, Debug)]
+pub struct Installed;
+
+/// Where an annotation says that the connection comes from.
+pub trait Connections<'a, DB: Database> {
+    /// What that comes down to.
+    fn origin(self, locks: &Locks) -> Result<Origin<'a, DB>, Error>;
+}
+
+impl<'a, DB: Database, S: Source<'a, DB>> Connections<'a, DB> for S {
+    fn origin(self, _: &Locks) -> Result<Origin<'a, DB>, Error> {
+        Ok(Source::origin(self))
+    }
+}
+
+impl<'a, DB: Database> Connections<'a, DB> for Installed {
+    fn origin(self, locks: &Locks) -> Result<Origin<'a, DB>, Error> {
+        locks.databases().pool().map(Origin::Pool).ok_or(Error::NotInstalled {
+            what: "this `Locks` has no pool for the type of database of the `#[tx]` parameter: give it one with \
+                   `Locks::builder(..).pool(pool)`, or name one with `transactional(pool = ..)`",
+        })
+    }
+}
+
+/// Begins the transaction of a call.
+pub fn begin<'f, 'a: 'f, T, S>(
+    call: &'f Call,
+    spec: &'static TxSpec,
+    source: S,
+) -> Boxed<'f, Result<Tx<'a, T::Database>, Error>>
+where
+    T: TxParam,
+    S: Connections<'a, T::Database>,
+{
+    let origin = source.origin(call.guard.locks()).and_then(|origin| {
+        if let Origin::Pool(pool) = &origin {
+            check_nesting(call, spec, transaction::pool_id(pool))?;
+        }
+        Ok(origin)
+    });
+    Box::pin(async move {
+        let origin = origin?;
+        let open = match &origin {
+            Origin::Pool(pool) => Some(OpenTransaction {
+                pool: transaction::pool_id(pool),
+                function: call.guard.hold().function(),
+                joined: Vec::new(),
+            }),
+            // Belongs to the transaction that it joins.
+            Origin::Outer(_) => None,
+        };
+        let locks = call.guard.locks();
+        let hold = call.guard.hold();
+        let tx = Tx::begin(origin, hold, spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
+        if let Some(open) = open {
+            call.frame.set_transaction(open);
+        }
+        Ok(tx)
+    })
+}
+
+/// A second transaction of the same call chain on the same pool would not see what the first has written, and might
+/// wait for it.
+fn check_nesting(call: &Call, spec: &TxSpec, pool: usize) -> Result<(), Error> {
+    let hold = call.guard.hold();
+    let refuse = |outer, reason| Err(Error::NestedTransaction { path: hold.path().clone(), outer, reason });
+    for (outer, function) in call.frame.transactions(pool) {
+        if !spec.requires_new {
+            return refuse(function, "it would not see what that one has written");
+        }
+        if outer.root_id() == hold.root_id() && !spec.unfenced {
+            return refuse(function, "on the same path it would wait for the fence row that the outer one has raised");
+        }
+    }
+    Ok(())
+}
+
+/// What the body works with.
+pub fn open<'t, T: TxParam>(tx: &'t mut Tx<'_, T::Database>) -> Boxed<'t, Result<T::Slot<'t>, Error>> {
+    transaction::open::<T>(tx)
+}
+
+/// Lends it to the body.
+pub fn param<'s, 't, T: TxParam>(slot: &'s mut T::Slot<'t>) -> &'s mut T::Param<'t> {
+    transaction::param::<T>(slot)
+}
+
+/// What a body came to, and whether that commits.
+#[derive(Debug)]
+pub struct Verdict<R> {
+    value: R,
+    commits: bool,
+}
+
+/// Ends the body's part of the transaction.
+pub async fn close<'t, T, R>(
+    call: &Call,
+    slot: T::Slot<'t>,
+    output: Result<R, Interrupted>,
+    commits: impl FnOnce(&R) -> bool,
+) -> Result<Verdict<R>, Error>
+where
+    T: TxParam + 't,
+{
+    let hold = call.guard.hold();
+    let value = output.map_err(|Interrupted(reason)| hold.error(reason))?;
+    let commits = commits(&value);
+    tokio::select! {
+        biased;
+        closed = transaction::close::<T>(slot, commits) => closed?,
+        reason = hold.ended() => return Err(hold.error(reason)),
+    }
+    Ok(Verdict { value, commits })
+}
+
+/// Commits or rolls back, then gives the lock back.
+pub async fn finish<R, DB: Database>(
+    call: Call,
+    tx: Tx<'_, DB>,
+    verdict: Result<Verdict<R>, Error>,
+) -> Result<R, Error> {
+    let value = match verdict {
+        Ok(Verdict { value, commits: true }) => return commit(call, tx).await.map(|()| value),
+        Ok(Verdict { value, commits: false }) => Ok(value),
+        Err(error) => Err(error),
+    };
+    tx.rollback().await;
+    drop(call.frame.take_transaction());
+    match value {
+        Ok(value) => match call.guard.hold().check() {
+            Ok(()) => {
+                observe::outcome(call.guard.span(), "rolled back");
+                Ok(value)
+            }
+            // The body's own error may be no more than how it came to notice.
+            Err(reason) => {
+                let error = call.guard.hold().error(reason);
+                Err(Box::pin(end(call, error)).await)
+            }
+        },
+        Err(error) => Err(Box::pin(end(call, error)).await),
+    }
+}
+
+async fn commit<DB: Database>(call: Call, tx: Tx<'_, DB>) -> Result<(), Error> {
+    if tx.is_joined() {
+        let committed = tx.commit().await;
+        return match committed {
+            Ok(()) => {
+                stay_locked(call);
+                Ok(())
+            }
+            Err(error) => Err(Box::pin(end(call, error)).await),
+        };
+    }
+    let open = call.frame.take_transaction();
+    // What joined is a part of this commit: from here on nobody can take those locks either.
+    let lost = open.iter().flat_map(|open| &open.joined).find_map(|guard| {
+        guard.hold().start_commit().err().map(|reason| guard.hold().error(reason))
+    });
+    let committed = match lost {
+        None => tx.commit().await,
+        Some(error) => {
+            tx.rollback().await;
+            Err(error)
+        }
+    };
+    drop(open);
+    match committed {
+        Ok(()) => {
+            observe::outcome(call.guard.span(), "committed");
+            Ok(())
+        }
+        Err(error) => Err(Box::pin(end(call, error)).await),
+    }
+}
+
+/// What was written under the lock is not committed before the outer transaction is: the lock stays until then.
+fn stay_locked(call: Call) {
+    let Call { guard, frame } = call;
+    observe::outcome(guard.span(), "joined");
+    let mut guard = Some(guard);
+    frame.with_outer_transaction(|open| open.joined.extend(guard.take()));
+    // An outer transaction that is not zklock's: its fence row keeps the next holder's transaction waiting.
+    drop(guard);
+}
+
+/// Gives the lock back after a BEGIN that failed.
+pub async fn abandon<R>(call: Call, error: Error) -> Result<R, Error> {
+    Err(Box::pin(end(call, error)).await)
+}
