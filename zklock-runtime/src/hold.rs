@@ -68,8 +68,8 @@ pub(crate) trait Contender: Send + fmt::Debug {
 
 /// The transaction that runs under a hold, to be ended by somebody who does not own its connection.
 pub(crate) trait Stop: Send + Sync {
-    /// Ends the transaction from outside; resolves when its end is confirmed. Safe to call more than once and
-    /// after the transaction has ended by itself.
+    /// Starts at once to end the transaction from outside; resolves when its end is confirmed. Safe to call more
+    /// than once and after the transaction has ended by itself.
     fn stop(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 }
 
@@ -94,7 +94,8 @@ pub(crate) enum State {
 
 struct Slot {
     contender: Option<Box<dyn Contender>>,
-    transaction: Option<Arc<dyn Stop>>,
+    /// Those of this hold and of the holds nested in it: the lock outlasts each of them.
+    transactions: Vec<(u64, Arc<dyn Stop>)>,
     release_wanted: bool,
 }
 
@@ -136,7 +137,7 @@ impl Hold {
             state: AtomicU8::new(State::Held.code()),
             changed: Arc::new(Notify::new()),
             gone: AtomicBool::new(false),
-            slot: Mutex::new(Slot { contender, transaction: None, release_wanted: false }),
+            slot: Mutex::new(Slot { contender, transactions: Vec::new(), release_wanted: false }),
             overseer: OnceLock::new(),
             parent,
         }
@@ -278,7 +279,7 @@ impl Hold {
     /// runs (its own limits are set in the database already), and past the outer deadline of a nested hold.
     pub(crate) fn extend(self: &Arc<Self>, after: Duration) -> Result<(), Error> {
         self.check().map_err(|reason| self.error(reason))?;
-        if self.slot().transaction.is_some() {
+        if !self.slot().transactions.is_empty() {
             return Err(Error::Config {
                 reason: format!(
                     "the hold limit of lock \"{}\" cannot be moved inside a transaction, whose own limits are set \
@@ -300,15 +301,27 @@ impl Hold {
         Ok(())
     }
 
-    /// Notes the transaction that runs under this hold: the lock is kept until the returned value is dropped, or
-    /// until the grace time is over.
+    /// Notes a transaction that runs under this hold: the lock is kept until the returned value is dropped, or
+    /// until the grace time is over. The holds that this one is nested in keep theirs too.
     pub(crate) fn attach(self: &Arc<Self>, transaction: Arc<dyn Stop>) -> Attached {
-        self.slot().transaction = Some(transaction);
-        Attached(self.clone())
+        static IDS: AtomicU64 = AtomicU64::new(1);
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        let mut hold = Some(self);
+        while let Some(each) = hold {
+            each.slot().transactions.push((id, transaction.clone()));
+            hold = each.parent.as_ref();
+        }
+        Attached { hold: self.clone(), id }
     }
 
+    /// What ends the transactions that run under this hold, if there are any.
     pub(crate) fn transaction(&self) -> Option<Arc<dyn Stop>> {
-        self.slot().transaction.clone()
+        let slot = self.slot();
+        match slot.transactions.as_slice() {
+            [] => None,
+            [(_, one)] => Some(one.clone()),
+            several => Some(Arc::new(StopAll(several.iter().map(|(_, stop)| stop.clone()).collect()))),
+        }
     }
 
     /// Gives the lock back, once its transaction (if any) has ended. Safe to call more than once.
@@ -321,7 +334,7 @@ impl Hold {
         let (contender, waits) = {
             let mut slot = self.slot();
             slot.release_wanted = true;
-            if slot.transaction.is_some() { (None, true) } else { (slot.contender.take(), false) }
+            if slot.transactions.is_empty() { (slot.contender.take(), false) } else { (None, true) }
         };
         match (waits, self.overseer.get()) {
             (true, Some(overseer)) => overseer.ending(self),
@@ -333,6 +346,18 @@ impl Hold {
     /// Gives the lock back whatever its transaction does: it is fenced off.
     pub(crate) fn force_release(self: &Arc<Self>) {
         let contender = self.slot().contender.take();
+        self.let_go(contender);
+    }
+
+    fn detach(self: &Arc<Self>, id: u64) {
+        let contender = {
+            let mut slot = self.slot();
+            slot.transactions.retain(|(each, _)| *each != id);
+            if !slot.release_wanted || !slot.transactions.is_empty() {
+                return;
+            }
+            slot.contender.take()
+        };
         self.let_go(contender);
     }
 
@@ -460,20 +485,36 @@ impl Drop for Done {
     }
 }
 
-/// Keeps the lock while the transaction runs; dropped when its end is certain.
-pub(crate) struct Attached(Arc<Hold>);
+/// Keeps the lock while a transaction runs; dropped when its end is certain.
+pub(crate) struct Attached {
+    hold: Arc<Hold>,
+    id: u64,
+}
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        let contender = {
-            let mut slot = self.0.slot();
-            slot.transaction = None;
-            if !slot.release_wanted {
-                return;
+        let mut hold = Some(&self.hold);
+        while let Some(each) = hold {
+            each.detach(self.id);
+            hold = each.parent.as_ref();
+        }
+    }
+}
+
+/// Several transactions, ended side by side.
+struct StopAll(Vec<Arc<dyn Stop>>);
+
+impl Stop for StopAll {
+    fn stop(&self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
+        // Each starts here, before any is waited for.
+        let stops: Vec<_> = self.0.iter().map(|each| each.stop()).collect();
+        Box::pin(async move {
+            let mut outcome = Ok(());
+            for stop in stops {
+                outcome = outcome.and(stop.await);
             }
-            slot.contender.take()
-        };
-        self.0.let_go(contender);
+            outcome
+        })
     }
 }
 

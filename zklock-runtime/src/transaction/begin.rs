@@ -1,0 +1,188 @@
+use std::sync::Arc;
+
+use sqlx::Pool;
+use tokio::{
+    runtime::Handle,
+    sync::oneshot::{self, Sender},
+};
+
+use super::{
+    Tx, TxSpec,
+    database::{Database, Limits},
+    fence::{Fence, NotReady, Row, Stored},
+    session::{self, Phase, Session},
+};
+use crate::{
+    clock::Tick,
+    engine::Engine,
+    error::{Cause, Error},
+    hold::Hold,
+};
+
+/// Begins in a task of its own, so that a caller who goes away cannot cut BEGIN short: a connection in that state
+/// would give its next borrower a transaction that nobody ends.
+pub(crate) async fn begin<'a, DB: Database>(
+    pool: Pool<DB>,
+    hold: &Arc<Hold>,
+    spec: &'static TxSpec,
+    engine: &Arc<Engine>,
+    fence: &Arc<Fence>,
+) -> Result<Tx<'a, DB>, Error> {
+    let Ok(runtime) = Handle::try_current() else {
+        return Err(failed(hold, "a transaction needs a Tokio runtime, and there is none here"));
+    };
+    let (reply, answer) = oneshot::channel();
+    let task = Begin { pool, hold: hold.clone(), spec, engine: engine.clone(), fence: fence.clone() };
+    runtime.spawn(task.run(reply));
+    tokio::select! {
+        biased;
+        answer = answer => match answer {
+            Ok(session) => session.map(Tx::own),
+            Err(_) => Err(failed(hold, "the Tokio runtime is shutting down")),
+        },
+        // The task sees it too and cleans up.
+        reason = session::over(hold) => Err(hold.error(reason)),
+    }
+}
+
+struct Begin<DB: Database> {
+    pool: Pool<DB>,
+    hold: Arc<Hold>,
+    spec: &'static TxSpec,
+    engine: Arc<Engine>,
+    fence: Arc<Fence>,
+}
+
+/// What the caller gets, or what is cleaned up when the caller is gone.
+type Reply<DB> = Sender<Result<Box<Session<DB>>, Error>>;
+
+impl<DB: Database> Begin<DB> {
+    async fn run(self, mut reply: Reply<DB>) {
+        let connection = tokio::select! {
+            connection = self.pool.acquire() => connection,
+            // Nothing was begun: a caller who is gone need not keep others from the pool.
+            () = reply.closed() => return,
+            reason = session::over(&self.hold) => {
+                let _ = reply.send(Err(self.hold.error(reason)));
+                return;
+            }
+        };
+        let connection = match connection {
+            Ok(connection) => connection,
+            Err(error) => {
+                let _ = reply.send(Err(failed(&self.hold, error)));
+                return;
+            }
+        };
+        let mut session =
+            Box::new(Session::new(connection, &self.pool, &self.hold, &self.engine, self.spec.unfenced));
+        let begun = tokio::select! {
+            begun = self.start(&mut session) => begun,
+            reason = session::over(&self.hold) => Err(self.hold.error(reason)),
+        };
+        match begun {
+            Ok(()) => {
+                if let Err(Ok(session)) = reply.send(Ok(session)) {
+                    session::roll_back(session).await;
+                }
+            }
+            Err(error) => {
+                session::roll_back(session).await;
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    /// BEGIN and the first statement.
+    async fn start(&self, session: &mut Session<DB>) -> Result<(), Error> {
+        let running = session.running().clone();
+        let mut changed = 0;
+        loop {
+            // The lock may have gone while the connection was waited for.
+            self.hold.check().map_err(|reason| self.hold.error(reason))?;
+            session.enter(Phase::Busy);
+            if let Some(row) = &running.row {
+                let ready = self.fence.prepare(session.connection()?, &self.pool, row).await;
+                ready.map_err(|error| not_ready::<DB>(&self.hold, error))?;
+                self.hold.check().map_err(|reason| self.hold.error(reason))?;
+            }
+            let began = DB::begin(session.connection()?, &running.mark, self.limits()).await;
+            began.map_err(|error| self.judge(error))?;
+            session.enter(Phase::Open);
+            let Some(row) = &running.row else {
+                let known = DB::identify(session.connection()?, &running.mark).await;
+                return known.map_err(|error| self.judge(error));
+            };
+            match DB::raise(session.connection()?, &running.mark, row).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {
+                    // Two looks that contradict the refusal are taken for what they may be, and not for ever.
+                    changed += 1;
+                    self.undo(session).await?;
+                    let stored = DB::look(session.connection()?, &row.key).await;
+                    let stored = stored.map_err(|error| failed(&self.hold, error))?;
+                    if stored.is_none() {
+                        self.fence.forget(&self.pool, row);
+                    }
+                    refused(&self.hold, row, stored.as_ref(), changed > 3)?;
+                }
+                // Of two that want the row at the strict levels of isolation, one is told to try again.
+                Err(error) if DB::is_conflict(&error) => self.undo(session).await?,
+                Err(error) => return Err(self.judge(error)),
+            }
+        }
+    }
+
+    /// Rolls back, with the connection kept for the next try.
+    async fn undo(&self, session: &mut Session<DB>) -> Result<(), Error> {
+        let running = session.running().clone();
+        let undone = DB::rollback(session.connection()?, &running.mark).await;
+        undone.map_err(|error| failed(&self.hold, error))?;
+        let restored = DB::restore(session.connection()?, &running.mark).await;
+        restored.map_err(|error| failed(&self.hold, error))
+    }
+
+    fn limits(&self) -> Limits {
+        let deadline = self.hold.deadline();
+        Limits {
+            remaining: (deadline != Tick::NEVER).then(|| deadline.remaining()),
+            isolation: self.spec.isolation,
+        }
+    }
+
+    /// A statement that failed because the time was up is told as that.
+    fn judge(&self, error: sqlx::Error) -> Error {
+        match self.hold.check() {
+            Ok(()) => failed(&self.hold, error),
+            Err(reason) => self.hold.error(reason),
+        }
+    }
+}
+
+/// What a row that was not raised means. `Ok` when it is to be tried again.
+pub(crate) fn refused(hold: &Hold, row: &Row, stored: Option<&Stored>, enough: bool) -> Result<(), Error> {
+    let path = hold.path().clone();
+    match stored {
+        None if enough => Err(failed(hold, "the fence row is deleted again and again")),
+        None => Ok(()),
+        Some(stored) if stored.ensemble != row.ensemble => {
+            Err(Error::ForeignFence { path, theirs: stored.ensemble_name(), ours: hold.token().ensemble().to_string() })
+        }
+        Some(stored) if row.may_follow(stored) && !enough => Ok(()),
+        Some(_) => Err(Error::Fenced { path }),
+    }
+}
+
+pub(crate) fn not_ready<DB: Database>(hold: &Hold, error: NotReady) -> Error {
+    match error {
+        NotReady::NoTable => failed(
+            hold,
+            format!("the table `zklock_fence` is missing; create it once with: {}", DB::FENCE_TABLE),
+        ),
+        NotReady::Failed(error) => failed(hold, error),
+    }
+}
+
+pub(crate) fn failed(hold: &Hold, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::Database { path: hold.path().clone(), source: Cause::new(error) }
+}

@@ -1,0 +1,234 @@
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use sqlx::Connection;
+use sqlx_core::transaction::TransactionManager;
+use uuid::Uuid;
+
+use super::{
+    Isolation,
+    fence::{Row, Stored},
+};
+
+/// The options that a pool of `DB` connects with.
+pub(crate) type Options<DB> = <<DB as sqlx::Database>::Connection as Connection>::Options;
+
+/// Whether a statement may still run: asked from the database's own thread.
+pub type MayRun = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The savepoint of ours that stands from BEGIN until right before COMMIT. That it can be released shows that the
+/// transaction is still the one that was begun.
+pub(crate) const GUARD: &str = "zklock_guard";
+
+/// A database that zklock can run a transaction on.
+///
+/// What follows is what each of them does in its own way; all that they share stands elsewhere. Errors are the
+/// driver's own, for the caller to judge.
+#[doc(hidden)]
+pub trait Database: sqlx::Database + sealed::Sealed {
+    /// Finds one transaction again from another connection.
+    type Mark: fmt::Debug + Send + Sync + 'static;
+
+    /// The SQL that creates the fence table.
+    const FENCE_TABLE: &'static str;
+
+    /// Whether the driver's count of open levels is right at any time, or only after [`settle`](Self::settle).
+    const COUNTS_AT_ONCE: bool = true;
+
+    /// A mark for a transaction that is about to begin.
+    fn mark(writer: Uuid, may_run: MayRun) -> Self::Mark;
+
+    /// BEGIN with limits, isolation and our savepoint. When it fails, or is dropped, the connection is good for
+    /// nothing but to be closed.
+    fn begin(
+        connection: &mut Self::Connection,
+        mark: &Self::Mark,
+        limits: Limits,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// The first statement: raises the fence row. False when it is not to be raised by us.
+    fn raise(
+        connection: &mut Self::Connection,
+        mark: &Self::Mark,
+        row: &Row,
+    ) -> impl Future<Output = sqlx::Result<bool>> + Send;
+
+    /// The first statement where there is no fence: notes what the mark needs.
+    fn identify(
+        connection: &mut Self::Connection,
+        mark: &Self::Mark,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Releases our savepoint, the step before COMMIT. Fails when the transaction is not the one that was begun.
+    fn release_guard(
+        connection: &mut Self::Connection,
+        remaining: Option<Duration>,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Tells a statement that runs in this process to stop, where there is such a thing.
+    fn interrupt(mark: &Self::Mark) {
+        let _ = mark;
+    }
+
+    /// Waits until all that was queued on the connection is done.
+    fn settle(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send {
+        let _ = connection;
+        async { Ok(()) }
+    }
+
+    /// The bare statement.
+    fn plain_rollback(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Rolls back all that is open, whatever state the connection is in. `Ok` means that nothing is open any more.
+    fn rollback(
+        connection: &mut Self::Connection,
+        mark: &Self::Mark,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send {
+        let _ = mark;
+        roll_back_all::<Self>(connection)
+    }
+
+    /// Undoes what BEGIN changed in the session, once the transaction has ended.
+    fn restore(
+        connection: &mut Self::Connection,
+        mark: &Self::Mark,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send {
+        let _ = (connection, mark);
+        async { Ok(()) }
+    }
+
+    /// A savepoint in the transaction of somebody else. Dropping the future does that transaction no harm.
+    fn savepoint(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send {
+        Self::TransactionManager::begin(connection, None)
+    }
+
+    /// Ends the transaction from a connection of its own. True when its end is confirmed: to find nothing is no
+    /// confirmation.
+    fn stop(
+        options: &Options<Self>,
+        mark: &Self::Mark,
+        row: Option<&Row>,
+    ) -> impl Future<Output = sqlx::Result<bool>> + Send;
+
+    /// Whether the transaction took effect, by a read that waits for its end. `None` when that cannot be told.
+    fn resolve(
+        options: &Options<Self>,
+        mark: &Self::Mark,
+        row: &Row,
+    ) -> impl Future<Output = sqlx::Result<Verdict>> + Send;
+
+    /// The answer to COMMIT says that nothing was committed.
+    fn is_refusal(error: &sqlx::Error) -> bool;
+
+    /// The database chose this transaction to give way: the same may be tried again.
+    fn is_conflict(error: &sqlx::Error) -> bool;
+
+    /// The fence table does not exist.
+    fn is_missing_table(error: &sqlx::Error) -> bool;
+
+    /// Creates the fence table where it is missing.
+    fn create_table(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Creates the floor of an ensemble where it is missing.
+    fn create_floor(
+        connection: &mut Self::Connection,
+        floor: &str,
+        ensemble: &[u8],
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Creates the row at its ensemble's floor. False when nothing was created, because it or no floor is there.
+    fn create_row(
+        connection: &mut Self::Connection,
+        row: &Row,
+    ) -> impl Future<Output = sqlx::Result<bool>> + Send;
+
+    /// What the row of `key` holds.
+    fn look(
+        connection: &mut Self::Connection,
+        key: &str,
+    ) -> impl Future<Output = sqlx::Result<Option<Stored>>> + Send;
+
+    /// Deletes the rows of an ensemble that were not raised for `older_than`, and lifts its floor over them. When it
+    /// fails, the connection is to be closed.
+    fn clean_up(
+        connection: &mut Self::Connection,
+        floor: &str,
+        ensemble: &[u8],
+        older_than: Duration,
+    ) -> impl Future<Output = sqlx::Result<u64>> + Send;
+
+    /// Gives the rows of other ensembles to this one, or only that of `key`.
+    fn adopt(
+        connection: &mut Self::Connection,
+        floor: &str,
+        ensemble: &[u8],
+        key: Option<&str>,
+    ) -> impl Future<Output = sqlx::Result<u64>> + Send;
+}
+
+/// What BEGIN sets.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The time that the hold has left, if it is limited.
+    pub(crate) remaining: Option<Duration>,
+    pub(crate) isolation: Option<Isolation>,
+}
+
+impl Limits {
+    /// Rounded up: the database must not be quicker than the reaper, who gives the better error.
+    pub(crate) fn millis(&self) -> Option<u64> {
+        self.remaining.map(|remaining| u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX).saturating_add(1))
+    }
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It took effect.
+    Committed,
+    /// It did not, and cannot any more.
+    NotCommitted,
+    /// It has ended, and left no trace that would tell how.
+    Unknown,
+}
+
+impl Isolation {
+    #[cfg(any(feature = "postgres", feature = "mysql"))]
+    pub(crate) fn sql(self) -> &'static str {
+        match self {
+            Self::ReadUncommitted => "READ UNCOMMITTED",
+            Self::ReadCommitted => "READ COMMITTED",
+            Self::RepeatableRead => "REPEATABLE READ",
+            Self::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
+/// Rolls back level by level until none is left.
+pub(crate) async fn roll_back_all<DB: Database>(connection: &mut DB::Connection) -> sqlx::Result<()> {
+    let depth = DB::TransactionManager::get_transaction_depth(connection);
+    // A statement that was cut off answers first, with its own error and in place of the rollback.
+    let mut tries = depth + 2;
+    loop {
+        // At depth zero the driver sends nothing, though one may be open that it has lost count of.
+        let rolled_back = match DB::TransactionManager::get_transaction_depth(connection) {
+            0 => DB::plain_rollback(connection).await,
+            _ => DB::TransactionManager::rollback(connection).await,
+        };
+        match rolled_back {
+            Ok(()) if DB::TransactionManager::get_transaction_depth(connection) == 0 => return Ok(()),
+            Err(error @ sqlx::Error::Database(_)) if tries == 0 => return Err(error),
+            Ok(()) | Err(sqlx::Error::Database(_)) => tries = tries.saturating_sub(1),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+pub(crate) mod sealed {
+    /// Implemented for the three databases that there is code for.
+    pub trait Sealed {}
+}
+
+/// The code of a database's own error.
+pub(crate) fn code(error: &sqlx::Error) -> Option<std::borrow::Cow<'_, str>> {
+    error.as_database_error().and_then(|error| error.code())
+}

@@ -1,0 +1,118 @@
+use std::sync::Arc;
+
+use sqlx_core::transaction::TransactionManager;
+use uuid::Uuid;
+
+use super::{
+    TxSpec,
+    begin::{failed, not_ready, refused},
+    commit::{Swallowed, not_committed},
+    database::Database,
+    fence::{self, NotReady, Row},
+    session,
+};
+use crate::{error::Error, hold::Hold};
+
+/// A savepoint in a transaction that is the caller's: its limits, its isolation and its end are the caller's too.
+///
+/// The lock is given back when the call returns, before the outer transaction commits. From then on it is the row
+/// lock on the fence row, held to the end of that transaction, that keeps the next holder's transaction waiting.
+pub(crate) struct Joined<'a, DB: Database> {
+    connection: &'a mut DB::Connection,
+    hold: Arc<Hold>,
+    /// The depth inside of the savepoint; zero when it is over.
+    depth: usize,
+}
+
+impl<'a, DB: Database> Joined<'a, DB> {
+    pub(crate) async fn begin(
+        connection: &'a mut DB::Connection,
+        hold: &Arc<Hold>,
+        spec: &'static TxSpec,
+    ) -> Result<Self, Error> {
+        let outer = DB::TransactionManager::get_transaction_depth(connection);
+        if outer == 0 {
+            return Err(failed(hold, "the connection given to be joined is in no transaction; begin one, or give a pool"));
+        }
+        hold.check().map_err(|reason| hold.error(reason))?;
+        DB::savepoint(connection).await.map_err(|error| failed(hold, error))?;
+        let mut joined = Self { connection, hold: hold.clone(), depth: outer + 1 };
+        if !spec.unfenced {
+            tokio::select! {
+                raised = joined.raise() => raised?,
+                reason = session::over(hold) => return Err(hold.error(reason)),
+            }
+        }
+        Ok(joined)
+    }
+
+    async fn raise(&mut self) -> Result<(), Error> {
+        let hold = self.hold.clone();
+        let writer = Uuid::new_v4();
+        let row = Row::new(&hold, writer);
+        let mark = DB::mark(writer, Arc::new(|| true));
+        for tries in 0.. {
+            let raised = DB::raise(self.connection, &mark, &row).await;
+            if raised.map_err(|error| self.judge(error))? {
+                return Ok(());
+            }
+            let stored = DB::look(self.connection, &row.key).await;
+            let stored = stored.map_err(|error| self.judge(error))?;
+            refused(&hold, &row, stored.as_ref(), tries > 2)?;
+            if stored.is_none() {
+                // Inside of the outer transaction, since there is no other connection; but never the table, since
+                // to create that would commit the outer transaction on MySQL.
+                let ready = fence::create::<DB>(self.connection, &row, false).await;
+                ready.map_err(|error| not_ready::<DB>(&hold, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn judge(&self, error: sqlx::Error) -> Error {
+        let error =
+            if DB::is_missing_table(&error) { NotReady::NoTable } else { NotReady::Failed(error) };
+        not_ready::<DB>(&self.hold, error)
+    }
+
+    pub(crate) fn connection(&mut self) -> &mut DB::Connection {
+        self.connection
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    /// Releases the savepoint. That the work takes effect is decided by the outer transaction.
+    pub(crate) async fn commit(&mut self) -> Result<(), Error> {
+        let hold = self.hold.clone();
+        hold.start_commit().map_err(|reason| hold.error(reason))?;
+        let settled = DB::settle(self.connection).await;
+        settled.map_err(|error| not_committed(&hold, Swallowed::Guard(error)))?;
+        if DB::TransactionManager::get_transaction_depth(self.connection) != self.depth {
+            return Err(not_committed(&hold, Swallowed::Depth));
+        }
+        match DB::TransactionManager::commit(self.connection).await {
+            Ok(()) => {
+                self.depth = 0;
+                Ok(())
+            }
+            Err(error) => Err(not_committed(&hold, Swallowed::Guard(error))),
+        }
+    }
+}
+
+/// Queues the rollback to the savepoint, ahead of whatever the outer transaction does next.
+impl<DB: Database> Drop for Joined<'_, DB> {
+    fn drop(&mut self) {
+        if self.depth == 0 {
+            return;
+        }
+        // One that was begun inside and forgotten is still counted; where the count lags behind, it cannot be used.
+        let open = DB::TransactionManager::get_transaction_depth(self.connection);
+        let levels = if DB::COUNTS_AT_ONCE { (open + 1).saturating_sub(self.depth) } else { 1 };
+        for _ in 0..levels {
+            DB::TransactionManager::start_rollback(self.connection);
+        }
+    }
+}

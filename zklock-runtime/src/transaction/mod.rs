@@ -1,0 +1,165 @@
+//! BEGIN, the check before COMMIT, COMMIT, ROLLBACK, each where dropping the caller cannot cut it short; the fence;
+//! and the way to end a transaction that its owner cannot end.
+//!
+//! The driver's own `Transaction` is not used for the outermost level. It gives a connection back to the pool
+//! whatever state it is in, while here it must be closed whenever that state is not known for certain.
+
+use std::{fmt, future::Future, pin::Pin, sync::Arc};
+
+use crate::{engine::Engine, error::Error, hold::Hold};
+
+mod begin;
+mod commit;
+mod database;
+mod fence;
+mod joined;
+#[cfg(feature = "mysql")]
+mod mysql;
+mod param;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod resolve;
+mod session;
+mod source;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod stop;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    database::Database,
+    param::TxParam,
+    source::{Origin, Source},
+};
+pub(crate) use self::{
+    fence::Fence,
+    param::{close, open, param},
+};
+
+use self::{joined::Joined, session::Session};
+
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What an annotation says of its transaction, in a constant.
+#[derive(Clone, Copy, Debug)]
+pub struct TxSpec {
+    /// `isolation`; else the session's own.
+    pub isolation: Option<Isolation>,
+    /// `unfenced`.
+    pub unfenced: bool,
+    /// `requires_new`.
+    pub requires_new: bool,
+}
+
+/// How much a transaction sees of those beside it. SQLite knows only the strictest and always uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// `READ UNCOMMITTED`
+    ReadUncommitted,
+    /// `READ COMMITTED`
+    ReadCommitted,
+    /// `REPEATABLE READ`
+    RepeatableRead,
+    /// `SERIALIZABLE`
+    Serializable,
+}
+
+/// A begun transaction. Dropping it rolls back, in the background.
+pub struct Tx<'a, DB: Database>(Inner<'a, DB>);
+
+enum Inner<'a, DB: Database> {
+    /// One of its own, on a connection from a pool.
+    Own(Option<Box<Session<DB>>>),
+    /// A savepoint in a transaction of the caller.
+    Joined(Joined<'a, DB>),
+}
+
+impl<'a, DB: Database> Tx<'a, DB> {
+    /// Takes a connection, begins, and raises the fence row.
+    ///
+    /// Dropping the future leaves no trace: what was begun is rolled back in the background, and the lock waits for
+    /// that.
+    pub(crate) fn begin<'f>(
+        source: impl Source<'a, DB>,
+        hold: &'f Arc<Hold>,
+        spec: &'static TxSpec,
+        engine: &'f Arc<Engine>,
+        fence: &'f Arc<Fence>,
+    ) -> BoxFuture<'f, Result<Self, Error>>
+    where
+        'a: 'f,
+    {
+        match source.origin() {
+            Origin::Pool(pool) => Box::pin(begin::begin(pool, hold, spec, engine, fence)),
+            Origin::Outer(connection) => Box::pin(async move {
+                Joined::begin(connection, hold, spec).await.map(|joined| Tx(Inner::Joined(joined)))
+            }),
+        }
+    }
+
+    /// Commits. `Ok` only if the commit is known to have happened. Dropping the future does not stop it.
+    pub(crate) fn commit(mut self) -> BoxFuture<'a, Result<(), Error>> {
+        match &mut self.0 {
+            Inner::Own(session) => match session.take() {
+                Some(session) => Box::pin(commit::commit(session)),
+                // `session` is taken by `commit`, `rollback` and `drop` only, each of which consumes the value.
+                None => Box::pin(std::future::ready(Ok(()))),
+            },
+            Inner::Joined(_) => Box::pin(async move {
+                match &mut self.0 {
+                    Inner::Joined(joined) => joined.commit().await,
+                    Inner::Own(_) => Ok(()),
+                }
+            }),
+        }
+    }
+
+    /// Rolls back and resolves when the end is certain, or as far as it can be made so. Dropping the future does not
+    /// stop it.
+    pub(crate) fn rollback(mut self) -> BoxFuture<'a, ()> {
+        match &mut self.0 {
+            Inner::Own(session) => match session.take() {
+                Some(session) => Box::pin(session::roll_back(session)),
+                None => Box::pin(std::future::ready(())),
+            },
+            // Its drop queues the rollback to the savepoint, ahead of whatever the outer transaction does next.
+            Inner::Joined(_) => Box::pin(std::future::ready(())),
+        }
+    }
+
+    fn own(session: Box<Session<DB>>) -> Self {
+        Self(Inner::Own(Some(session)))
+    }
+
+    fn connection(&mut self) -> Result<&mut DB::Connection, Error> {
+        match &mut self.0 {
+            Inner::Own(Some(session)) => session.connection(),
+            Inner::Own(None) => Err(Error::Closed),
+            Inner::Joined(joined) => Ok(joined.connection()),
+        }
+    }
+
+    fn hold(&self) -> Option<&Arc<Hold>> {
+        match &self.0 {
+            Inner::Own(session) => session.as_ref().map(|session| session.hold()),
+            Inner::Joined(joined) => Some(joined.hold()),
+        }
+    }
+}
+
+impl<DB: Database> Drop for Tx<'_, DB> {
+    fn drop(&mut self) {
+        if let Inner::Own(session) = &mut self.0 {
+            if let Some(session) = session.take() {
+                session::roll_back_in_background(session);
+            }
+        }
+    }
+}
+
+impl<DB: Database> fmt::Debug for Tx<'_, DB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx").field("hold", &self.hold()).finish_non_exhaustive()
+    }
+}

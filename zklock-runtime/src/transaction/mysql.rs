@@ -1,0 +1,365 @@
+use std::{
+    fmt::Write,
+    future::poll_fn,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, Either, MySql, MySqlConnection, Row as _, SqlSafeStr,
+    mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlRow, MySqlTransactionManager},
+    query, query_scalar, raw_sql,
+};
+use sqlx_core::transaction::TransactionManager;
+use uuid::Uuid;
+
+use super::{
+    database::{Database, GUARD, Limits, MayRun, Verdict, sealed::Sealed},
+    fence::{FLOOR, Row, Stored},
+};
+
+/// How a transaction is found again: by its connection, which nobody else gets while it may be killed.
+#[derive(Debug)]
+pub struct Mark {
+    origin: Mutex<Option<Origin>>,
+}
+
+#[derive(Clone, Debug)]
+struct Origin {
+    connection: u64,
+    /// The one that the fence table was found in: a pool's connections may be told to use another than fresh ones.
+    database: Option<String>,
+    /// When it was asked for: a server that has been up for less is not the one that answered.
+    since: Instant,
+}
+
+impl Sealed for MySql {}
+
+impl Database for MySql {
+    type Mark = Mark;
+
+    const FENCE_TABLE: &'static str = "CREATE TABLE IF NOT EXISTS zklock_fence (
+    path varbinary(512) NOT NULL PRIMARY KEY,
+    ensemble binary(16) NOT NULL,
+    token varbinary(14) NOT NULL,
+    attempt varbinary(16) NOT NULL,
+    writer varbinary(16) NOT NULL,
+    updated_at timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP
+) ENGINE = InnoDB";
+
+    fn mark(_: Uuid, _: MayRun) -> Mark {
+        Mark { origin: Mutex::new(None) }
+    }
+
+    async fn begin(connection: &mut MySqlConnection, mark: &Mark, limits: Limits) -> sqlx::Result<()> {
+        *mark.origin() = None;
+        let mut text = String::with_capacity(512);
+        // Before START TRANSACTION, so that nothing is open should one of them be refused; and always, so that what
+        // is restored is never a value of an earlier transaction.
+        text.push_str(
+            "SET @zklock_lock_wait = @@innodb_lock_wait_timeout\
+             /*M!100300 , @zklock_idle = @@idle_transaction_timeout, @zklock_statement = @@max_statement_time */\
+             /*!50708 , @zklock_idle = @@wait_timeout, @zklock_statement = @@max_execution_time */",
+        );
+        // Writing to a string does not fail.
+        if let Some(millis) = limits.millis() {
+            // MySQL has no limit for idle transactions, only one for idle connections, and none for writing
+            // statements. The longest that each takes.
+            let seconds = millis.div_ceil(1000).min(31_536_000);
+            let millis = millis.min(31_536_000_000);
+            let _ = write!(
+                text,
+                ", SESSION innodb_lock_wait_timeout = {seconds}\
+                 /*M!100300 , SESSION idle_transaction_timeout = {seconds}, \
+                 SESSION max_statement_time = {}.{:03} */\
+                 /*!50708 , SESSION wait_timeout = {seconds}, SESSION max_execution_time = {} */",
+                millis / 1000,
+                millis % 1000,
+                millis.min(u32::MAX.into()),
+            );
+        }
+        if let Some(isolation) = limits.isolation {
+            let _ = write!(text, "; SET TRANSACTION ISOLATION LEVEL {}", isolation.sql());
+        }
+        let _ = write!(text, "; START TRANSACTION; SAVEPOINT {GUARD}");
+        MySqlTransactionManager::begin(connection, Some(AssertSqlSafe(text).into_sql_str())).await
+    }
+
+    async fn raise(connection: &mut MySqlConnection, mark: &Mark, row: &Row) -> sqlx::Result<bool> {
+        let (token, attempt) = (Hex(&row.token), Hex(&row.attempt));
+        // Who we are is answered before the update waits for its row: only then can it be stopped while it waits.
+        let text = format!(
+            "{IDENTIFY}; UPDATE zklock_fence SET token = {token}, attempt = {attempt}, writer = {} \
+             WHERE path = {} AND ensemble = {} AND (token < {token} OR (token = {token} AND attempt = {attempt}))",
+            Hex(&row.writer),
+            Hex(row.key.as_bytes()),
+            Hex(&row.ensemble),
+        );
+        identify(connection, mark, text).await.map(|matched| matched == 1)
+    }
+
+    async fn identify(connection: &mut MySqlConnection, mark: &Mark) -> sqlx::Result<()> {
+        identify(connection, mark, IDENTIFY.to_owned()).await.map(drop)
+    }
+
+    async fn release_guard(connection: &mut MySqlConnection, _: Option<Duration>) -> sqlx::Result<()> {
+        raw_sql("RELEASE SAVEPOINT zklock_guard").execute(connection).await.map(drop)
+    }
+
+    async fn plain_rollback(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        raw_sql("ROLLBACK").execute(connection).await.map(drop)
+    }
+
+    async fn restore(connection: &mut MySqlConnection, _: &Mark) -> sqlx::Result<()> {
+        raw_sql(
+            "SET SESSION innodb_lock_wait_timeout = @zklock_lock_wait\
+             /*M!100300 , SESSION idle_transaction_timeout = @zklock_idle, \
+             SESSION max_statement_time = @zklock_statement */\
+             /*!50708 , SESSION wait_timeout = @zklock_idle, SESSION max_execution_time = @zklock_statement */",
+        )
+        .execute(connection)
+        .await
+        .map(drop)
+    }
+
+    async fn stop(options: &MySqlConnectOptions, mark: &Mark, row: Option<&Row>) -> sqlx::Result<bool> {
+        let mut connection = connect(options).await?;
+        let origin = mark.origin().clone();
+        let mut confirmed = false;
+        if let Some(origin) = &origin {
+            // A server that was started since counts its connections from one again.
+            if uptime(&mut connection).await? + Duration::from_secs(2) >= origin.since.elapsed()
+                && is_connected(&mut connection, origin.connection).await?
+            {
+                let killed = raw_sql(AssertSqlSafe(format!("KILL {}", origin.connection)));
+                match killed.execute(&mut connection).await {
+                    // 1094: it was gone already.
+                    Err(error) if number(&error) != Some(1094) => return Err(error),
+                    _ => {}
+                }
+                // It is listed until all is undone, which may take a while after KILL has returned.
+                while is_connected(&mut connection, origin.connection).await? {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                confirmed = true;
+            }
+        }
+        if let (Some(row), false) = (row, confirmed) {
+            // Not found, or behind something that gives connections other numbers. The row is locked from the first
+            // statement to the end.
+            let database = origin.and_then(|origin| origin.database);
+            confirmed = locked(&mut connection, row, database.as_deref()).await?.is_some();
+        }
+        let _ = connection.close().await;
+        Ok(confirmed)
+    }
+
+    async fn resolve(options: &MySqlConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Verdict> {
+        let Some(origin) = mark.origin().clone() else { return Ok(Verdict::Unknown) };
+        let mut connection = connect(options).await?;
+        let stored = locked(&mut connection, row, origin.database.as_deref()).await?;
+        let _ = connection.close().await;
+        Ok(row.verdict(stored.as_ref()))
+    }
+
+    fn is_refusal(error: &sqlx::Error) -> bool {
+        // 1213: a cluster that certifies at COMMIT has chosen another transaction. Of all else it is not certain
+        // whether it came before the commit or after.
+        number(error) == Some(1213)
+    }
+
+    fn is_conflict(error: &sqlx::Error) -> bool {
+        // Deadlock; or changed since the snapshot was taken, for servers with `innodb_snapshot_isolation`.
+        matches!(number(error), Some(1213 | 1020))
+    }
+
+    fn is_missing_table(error: &sqlx::Error) -> bool {
+        number(error) == Some(1146)
+    }
+
+    async fn create_table(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        raw_sql(Self::FENCE_TABLE).execute(connection).await.map(drop)
+    }
+
+    async fn create_floor(connection: &mut MySqlConnection, floor: &str, ensemble: &[u8]) -> sqlx::Result<()> {
+        query(
+            "INSERT IGNORE INTO zklock_fence (path, ensemble, token, attempt, writer) VALUES (?, ?, '', '', '')",
+        )
+        .bind(floor.as_bytes())
+        .bind(ensemble)
+        .execute(connection)
+        .await
+        .map(drop)
+    }
+
+    async fn create_row(connection: &mut MySqlConnection, row: &Row) -> sqlx::Result<bool> {
+        // Locked while it is read: a clean-up must not lift it between the look and the insert.
+        query(
+            "INSERT IGNORE INTO zklock_fence (path, ensemble, token, attempt, writer) \
+             SELECT ?, ?, floor.token, '', '' FROM zklock_fence floor WHERE floor.path = ? LOCK IN SHARE MODE",
+        )
+        .bind(row.key.as_bytes())
+        .bind(&row.ensemble[..])
+        .bind(row.floor.as_bytes())
+        .execute(connection)
+        .await
+        .map(|done| done.rows_affected() == 1)
+    }
+
+    async fn look(connection: &mut MySqlConnection, key: &str) -> sqlx::Result<Option<Stored>> {
+        query("SELECT ensemble, token, attempt, writer FROM zklock_fence WHERE path = ?")
+            .bind(key.as_bytes())
+            .fetch_optional(connection)
+            .await?
+            .map(stored)
+            .transpose()
+    }
+
+    async fn clean_up(
+        connection: &mut MySqlConnection,
+        floor: &str,
+        ensemble: &[u8],
+        older_than: Duration,
+    ) -> sqlx::Result<u64> {
+        let (floor, ensemble) = (Hex(floor.as_bytes()), Hex(ensemble));
+        // A row that is raised meanwhile is too young to be deleted, and one above the new floor is left alone.
+        let text = format!(
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+             SELECT NOW() - INTERVAL {} MICROSECOND INTO @zklock_before; \
+             SELECT token INTO @zklock_floor FROM zklock_fence WHERE path = {floor} FOR UPDATE; \
+             SELECT MAX(token) INTO @zklock_highest FROM zklock_fence \
+             WHERE ensemble = {ensemble} AND path <> {floor} AND updated_at <= @zklock_before; \
+             UPDATE zklock_fence SET token = @zklock_highest \
+             WHERE path = {floor} AND token < @zklock_highest; \
+             DELETE FROM zklock_fence WHERE ensemble = {ensemble} AND path <> {floor} \
+             AND updated_at <= @zklock_before AND token <= @zklock_highest; \
+             SELECT ROW_COUNT() INTO @zklock_deleted; COMMIT; \
+             SELECT CAST(@zklock_deleted AS SIGNED)",
+            older_than.as_micros().min(1 << 60),
+        );
+        let deleted: Option<i64> =
+            raw_sql(AssertSqlSafe(text)).fetch_one(connection).await?.try_get(0)?;
+        Ok(deleted.unwrap_or(0).max(0).unsigned_abs())
+    }
+
+    async fn adopt(
+        connection: &mut MySqlConnection,
+        floor: &str,
+        ensemble: &[u8],
+        key: Option<&str>,
+    ) -> sqlx::Result<u64> {
+        query(
+            "UPDATE zklock_fence f JOIN zklock_fence floor ON floor.path = ? \
+             SET f.ensemble = ?, f.token = floor.token, f.attempt = '', f.writer = '' \
+             WHERE f.ensemble <> ? AND LEFT(f.path, ?) <> ? AND (? IS NULL OR f.path = ?)",
+        )
+        .bind(floor.as_bytes())
+        .bind(ensemble)
+        .bind(ensemble)
+        .bind(i64::try_from(FLOOR.len()).unwrap_or(0))
+        .bind(FLOOR.as_bytes())
+        .bind(key.map(str::as_bytes))
+        .bind(key.map(str::as_bytes))
+        .execute(connection)
+        .await
+        .map(|done| done.rows_affected())
+    }
+}
+
+const IDENTIFY: &str = "SELECT CONNECTION_ID(), DATABASE()";
+
+/// Runs a text that begins with [`IDENTIFY`], notes its answer as soon as it is there, and returns how many rows the
+/// last statement matched.
+async fn identify(connection: &mut MySqlConnection, mark: &Mark, text: String) -> sqlx::Result<u64> {
+    let since = Instant::now();
+    let mut matched = 0;
+    let mut answers = raw_sql(AssertSqlSafe(text)).fetch_many(connection);
+    while let Some(answer) = poll_fn(|context| answers.as_mut().poll_next(context)).await {
+        match answer? {
+            Either::Right(row) => {
+                *mark.origin() =
+                    Some(Origin { connection: row.try_get(0)?, database: row.try_get(1)?, since });
+            }
+            Either::Left(done) => matched = done.rows_affected(),
+        }
+    }
+    Ok(matched)
+}
+
+/// A connection of our own, whatever the settings of the server are.
+async fn connect(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
+    let mut connection = options.connect().await?;
+    raw_sql(
+        "SET SESSION innodb_lock_wait_timeout = 5; SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    )
+    .execute(&mut connection)
+    .await?;
+    Ok(connection)
+}
+
+/// How long the server has been up.
+async fn uptime(connection: &mut MySqlConnection) -> sqlx::Result<Duration> {
+    let row = raw_sql("SHOW GLOBAL STATUS LIKE 'Uptime'").fetch_one(connection).await?;
+    let seconds: String = row.try_get(1)?;
+    Ok(Duration::from_secs(seconds.parse().unwrap_or(0)))
+}
+
+async fn is_connected(connection: &mut MySqlConnection, id: u64) -> sqlx::Result<bool> {
+    let found: i64 = query_scalar("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = ?")
+        .bind(id)
+        .fetch_one(connection)
+        .await?;
+    Ok(found > 0)
+}
+
+/// The row, when nobody's transaction has it any more.
+async fn locked(
+    connection: &mut MySqlConnection,
+    row: &Row,
+    database: Option<&str>,
+) -> sqlx::Result<Option<Stored>> {
+    query(
+        "SELECT ensemble, token, attempt, writer FROM zklock_fence \
+         WHERE path = ? AND (? IS NULL OR DATABASE() = ?) FOR UPDATE",
+    )
+    .bind(row.key.as_bytes())
+    .bind(database)
+    .bind(database)
+    .fetch_optional(connection)
+    .await?
+    .map(stored)
+    .transpose()
+}
+
+fn stored(row: MySqlRow) -> sqlx::Result<Stored> {
+    Ok(Stored {
+        ensemble: row.try_get(0)?,
+        token: row.try_get(1)?,
+        attempt: row.try_get(2)?,
+        writer: row.try_get(3)?,
+    })
+}
+
+/// The number of a server's error; its five letter state is shared by many.
+fn number(error: &sqlx::Error) -> Option<u16> {
+    error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number)
+}
+
+impl Mark {
+    fn origin(&self) -> MutexGuard<'_, Option<Origin>> {
+        self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes as a literal of which every character is known.
+struct Hex<'a>(&'a [u8]);
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("X'")?;
+        for byte in self.0 {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str("'")
+    }
+}

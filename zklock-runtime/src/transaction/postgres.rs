@@ -1,0 +1,367 @@
+use std::{
+    fmt::Write,
+    mem::ManuallyDrop,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row as _, SqlSafeStr,
+    postgres::{PgConnectOptions, PgDatabaseError, PgRow, PgSeverity, PgTransactionManager},
+    query, query_scalar, raw_sql,
+};
+use sqlx_core::transaction::TransactionManager;
+use uuid::Uuid;
+
+use super::{
+    database::{Database, GUARD, Limits, MayRun, Verdict, code, sealed::Sealed},
+    fence::{FLOOR, Row, Stored},
+};
+
+/// How a transaction is found again: by an advisory lock that it holds from BEGIN to its very end, whoever's process
+/// it runs in. Unlike a process id it cannot mean another transaction, and it is known before BEGIN is answered.
+#[derive(Debug)]
+pub struct Mark {
+    key: i64,
+    origin: Mutex<Option<Origin>>,
+}
+
+/// Where a transaction runs, as far as it has been told.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    /// When the server was started: tells it from another one behind the same address.
+    server: i64,
+    /// `None` without a fence: an id is given with the first write.
+    xid: Option<i64>,
+    /// The fence table. The search path of a pool's connections may be another than that of a fresh one.
+    table: Option<i64>,
+}
+
+impl Sealed for Postgres {}
+
+impl Database for Postgres {
+    type Mark = Mark;
+
+    const FENCE_TABLE: &'static str = r#"CREATE TABLE IF NOT EXISTS zklock_fence (
+    path text COLLATE "C" PRIMARY KEY,
+    ensemble bytea NOT NULL,
+    token bytea NOT NULL,
+    attempt bytea NOT NULL,
+    writer bytea NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50)"#;
+
+    fn mark(writer: Uuid, _: MayRun) -> Mark {
+        let (high, low) = writer.as_u64_pair();
+        // Both halves have bits that are the same in every id.
+        Mark { key: (high ^ low.rotate_left(32)).cast_signed(), origin: Mutex::new(None) }
+    }
+
+    async fn begin(connection: &mut PgConnection, mark: &Mark, limits: Limits) -> sqlx::Result<()> {
+        *mark.origin() = None;
+        let version = connection.server_version_num().unwrap_or(0);
+        let checked = version >= 14_00_00 && !CHECK_IS_REFUSED.load(Ordering::Relaxed);
+        match begin(connection, mark, limits, checked).await {
+            Err(error) if checked && code(&error).is_some_and(|code| code == "22023") => {
+                CHECK_IS_REFUSED.store(true, Ordering::Relaxed);
+                raw_sql("ROLLBACK").execute(&mut *connection).await?;
+                begin(connection, mark, limits, false).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn raise(connection: &mut PgConnection, mark: &Mark, row: &Row) -> sqlx::Result<bool> {
+        let raised = query(
+            "UPDATE zklock_fence SET token = $3, attempt = $4, writer = $5, updated_at = now() \
+             WHERE path = $1 AND ensemble = $2 AND (token < $3 OR (token = $3 AND attempt = $4)) \
+             RETURNING (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8, txid_current(), \
+             tableoid::int8",
+        )
+        .bind(&row.key)
+        .bind(&row.ensemble[..])
+        .bind(&row.token[..])
+        .bind(&row.attempt[..])
+        .bind(&row.writer[..])
+        .fetch_optional(connection)
+        .await?;
+        let Some(raised) = raised else { return Ok(false) };
+        *mark.origin() = Some(Origin {
+            server: raised.try_get(0)?,
+            xid: Some(raised.try_get(1)?),
+            table: Some(raised.try_get(2)?),
+        });
+        Ok(true)
+    }
+
+    async fn identify(connection: &mut PgConnection, mark: &Mark) -> sqlx::Result<()> {
+        let server = query_scalar(SERVER).fetch_one(connection).await?;
+        *mark.origin() = Some(Origin { server, xid: None, table: None });
+        Ok(())
+    }
+
+    async fn release_guard(connection: &mut PgConnection, _: Option<Duration>) -> sqlx::Result<()> {
+        raw_sql("RELEASE SAVEPOINT zklock_guard").execute(connection).await.map(drop)
+    }
+
+    async fn plain_rollback(connection: &mut PgConnection) -> sqlx::Result<()> {
+        raw_sql("ROLLBACK").execute(connection).await.map(drop)
+    }
+
+    async fn savepoint(connection: &mut PgConnection) -> sqlx::Result<()> {
+        // When it is dropped before its end, the driver's own future rolls back one level too many, the outer
+        // transaction. Forgotten instead, it leaves a savepoint that nobody returns to.
+        let mut savepoint = Forgotten(Some(ManuallyDrop::new(Box::pin(PgTransactionManager::begin(connection, None)))));
+        let outcome = match &mut savepoint.0 {
+            Some(future) => future.as_mut().await,
+            None => Ok(()),
+        };
+        savepoint.finished();
+        outcome
+    }
+
+    async fn stop(options: &PgConnectOptions, mark: &Mark, row: Option<&Row>) -> sqlx::Result<bool> {
+        let mut connection = connect(options).await?;
+        let (class, object) = mark.halves();
+        let found: i64 = query_scalar(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted \
+             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+             AND classid::int8 = $1 AND objid::int8 = $2 AND objsubid = 1",
+        )
+        .bind(class)
+        .bind(object)
+        .fetch_one(&mut connection)
+        .await?;
+        // Granted when the transaction is over, and not before.
+        query("SELECT pg_advisory_xact_lock($1)").bind(mark.key).execute(&mut connection).await?;
+        let origin = *mark.origin();
+        let confirmed = if found > 0 {
+            true
+        } else if let Some(Origin { server, .. }) = origin {
+            server == query_scalar::<_, i64>(SERVER).fetch_one(&mut connection).await?
+        } else {
+            // Its first statement was not answered: whatever server it is on, the row says whether it is over.
+            match row {
+                Some(row) => locked(&mut connection, row, None).await?.is_some(),
+                None => false,
+            }
+        };
+        let _ = connection.close().await;
+        Ok(confirmed)
+    }
+
+    async fn resolve(options: &PgConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Verdict> {
+        let Some(origin) = *mark.origin() else { return Ok(Verdict::Unknown) };
+        let mut connection = connect(options).await?;
+        let stored = locked(&mut connection, row, origin.table).await?;
+        let mut verdict = row.verdict(stored.as_ref());
+        // An id means something to the server that gave it, and to no other.
+        if verdict == Verdict::Unknown
+            && origin.server == query_scalar::<_, i64>(SERVER).fetch_one(&mut connection).await?
+        {
+            let status: Option<String> =
+                query_scalar("SELECT txid_status($1)").bind(origin.xid).fetch_one(&mut connection).await?;
+            verdict = match status.as_deref() {
+                Some("committed") => Verdict::Committed,
+                Some("aborted") => Verdict::NotCommitted,
+                _ => Verdict::Unknown,
+            };
+        }
+        let _ = connection.close().await;
+        Ok(verdict)
+    }
+
+    fn is_refusal(error: &sqlx::Error) -> bool {
+        let Some(error) = error.as_database_error() else { return false };
+        // What ends the connection may come after the commit as well as before.
+        error.try_downcast_ref::<PgDatabaseError>().is_some_and(|error| error.severity() == PgSeverity::Error)
+    }
+
+    fn is_conflict(error: &sqlx::Error) -> bool {
+        code(error).is_some_and(|code| code == "40001" || code == "40P01")
+    }
+
+    fn is_missing_table(error: &sqlx::Error) -> bool {
+        code(error).is_some_and(|code| code == "42P01")
+    }
+
+    async fn create_table(connection: &mut PgConnection) -> sqlx::Result<()> {
+        raw_sql(Self::FENCE_TABLE).execute(connection).await.map(drop)
+    }
+
+    async fn create_floor(connection: &mut PgConnection, floor: &str, ensemble: &[u8]) -> sqlx::Result<()> {
+        query(
+            "INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) VALUES ($1, $2, '', '', '') \
+             ON CONFLICT (path) DO NOTHING",
+        )
+        .bind(floor)
+        .bind(ensemble)
+        .execute(connection)
+        .await
+        .map(drop)
+    }
+
+    async fn create_row(connection: &mut PgConnection, row: &Row) -> sqlx::Result<bool> {
+        // Locked while it is read: a clean-up must not lift it between the look and the insert.
+        query(
+            "WITH floor AS (SELECT token FROM zklock_fence WHERE path = $3 FOR SHARE) \
+             INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) \
+             SELECT $1, $2, token, '', '' FROM floor ON CONFLICT (path) DO NOTHING",
+        )
+        .bind(&row.key)
+        .bind(&row.ensemble[..])
+        .bind(&row.floor)
+        .execute(connection)
+        .await
+        .map(|done| done.rows_affected() == 1)
+    }
+
+    async fn look(connection: &mut PgConnection, key: &str) -> sqlx::Result<Option<Stored>> {
+        query("SELECT ensemble, token, attempt, writer FROM zklock_fence WHERE path = $1")
+            .bind(key)
+            .fetch_optional(connection)
+            .await?
+            .map(stored)
+            .transpose()
+    }
+
+    async fn clean_up(
+        connection: &mut PgConnection,
+        floor: &str,
+        ensemble: &[u8],
+        older_than: Duration,
+    ) -> sqlx::Result<u64> {
+        // Rows that are in use are left alone: their holders would have to wait for us, and we for them.
+        let deleted: i64 = query_scalar(
+            "WITH floor AS (SELECT path FROM zklock_fence WHERE path = $1 FOR UPDATE), \
+             old AS (SELECT f.path FROM zklock_fence f, floor WHERE f.ensemble = $2 AND f.path <> $1 \
+                     AND f.updated_at <= now() - $3 * interval '1 microsecond' FOR UPDATE OF f SKIP LOCKED), \
+             gone AS (DELETE FROM zklock_fence f USING old WHERE f.path = old.path RETURNING f.token), \
+             highest AS (SELECT token FROM gone ORDER BY token DESC LIMIT 1), \
+             lifted AS (UPDATE zklock_fence f SET token = greatest(f.token, highest.token), updated_at = now() \
+                        FROM highest WHERE f.path = $1) \
+             SELECT count(*) FROM gone",
+        )
+        .bind(floor)
+        .bind(ensemble)
+        .bind(i64::try_from(older_than.as_micros()).unwrap_or(i64::MAX))
+        .fetch_one(connection)
+        .await?;
+        Ok(deleted.unsigned_abs())
+    }
+
+    async fn adopt(
+        connection: &mut PgConnection,
+        floor: &str,
+        ensemble: &[u8],
+        key: Option<&str>,
+    ) -> sqlx::Result<u64> {
+        query(
+            "WITH floor AS (SELECT token FROM zklock_fence WHERE path = $1 FOR SHARE) \
+             UPDATE zklock_fence f SET ensemble = $2, token = floor.token, attempt = '', writer = '', \
+             updated_at = now() FROM floor \
+             WHERE f.ensemble <> $2 AND NOT starts_with(f.path, $3) AND ($4::text IS NULL OR f.path = $4)",
+        )
+        .bind(floor)
+        .bind(ensemble)
+        .bind(FLOOR)
+        .bind(key)
+        .execute(connection)
+        .await
+        .map(|done| done.rows_affected())
+    }
+}
+
+const SERVER: &str = "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
+
+/// Servers on some systems cannot watch their clients. Remembered for the whole process: without it a transaction of
+/// a client that is gone ends a little later, and nothing else changes.
+static CHECK_IS_REFUSED: AtomicBool = AtomicBool::new(false);
+
+async fn begin(connection: &mut PgConnection, mark: &Mark, limits: Limits, checked: bool) -> sqlx::Result<()> {
+    let version = connection.server_version_num().unwrap_or(0);
+    let mut text = String::with_capacity(320);
+    text.push_str("BEGIN");
+    // Writing to a string does not fail.
+    if let Some(isolation) = limits.isolation {
+        let _ = write!(text, " ISOLATION LEVEL {}", isolation.sql());
+    }
+    if let Some(millis) = limits.millis() {
+        // The longest that the settings take.
+        let millis = millis.min(i32::MAX.unsigned_abs().into());
+        let _ = write!(
+            text,
+            "; SET LOCAL statement_timeout = {millis}; SET LOCAL lock_timeout = {millis}; \
+             SET LOCAL idle_in_transaction_session_timeout = {millis}"
+        );
+        if version >= 17_00_00 {
+            let _ = write!(text, "; SET LOCAL transaction_timeout = {millis}");
+        }
+    }
+    if checked {
+        text.push_str("; SET LOCAL client_connection_check_interval = 50");
+    }
+    let _ = write!(text, "; SELECT pg_advisory_xact_lock({}); SAVEPOINT {GUARD}", mark.key);
+    PgTransactionManager::begin(connection, Some(AssertSqlSafe(text).into_sql_str())).await
+}
+
+/// A connection of our own, whatever the settings of the role and the database are.
+async fn connect(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
+    let mut connection = options.connect().await?;
+    raw_sql(
+        "SET statement_timeout = 0; SET lock_timeout = 5000; SET default_transaction_read_only = off; \
+         SET default_transaction_isolation = 'read committed'",
+    )
+    .execute(&mut connection)
+    .await?;
+    Ok(connection)
+}
+
+/// The row, when nobody's transaction has it any more.
+async fn locked(connection: &mut PgConnection, row: &Row, table: Option<i64>) -> sqlx::Result<Option<Stored>> {
+    query(
+        "SELECT ensemble, token, attempt, writer FROM zklock_fence \
+         WHERE path = $1 AND ($2::int8 IS NULL OR tableoid::int8 = $2) FOR UPDATE",
+    )
+    .bind(&row.key)
+    .bind(table)
+    .fetch_optional(connection)
+    .await?
+    .map(stored)
+    .transpose()
+}
+
+fn stored(row: PgRow) -> sqlx::Result<Stored> {
+    Ok(Stored {
+        ensemble: row.try_get(0)?,
+        token: row.try_get(1)?,
+        attempt: row.try_get(2)?,
+        writer: row.try_get(3)?,
+    })
+}
+
+impl Mark {
+    fn origin(&self) -> std::sync::MutexGuard<'_, Option<Origin>> {
+        self.origin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As the server lists it.
+    fn halves(&self) -> (i64, i64) {
+        let key = self.key.cast_unsigned();
+        ((key >> 32).cast_signed(), (key & u64::from(u32::MAX)).cast_signed())
+    }
+}
+
+/// A future that is forgotten when it is dropped before its end.
+struct Forgotten<F>(Option<ManuallyDrop<F>>);
+
+impl<F> Forgotten<F> {
+    fn finished(mut self) {
+        if let Some(future) = self.0.take() {
+            drop(ManuallyDrop::into_inner(future));
+        }
+    }
+}
