@@ -178,6 +178,8 @@ impl Drive {
                 () = &mut deadline => return Err(format!("{port} did not answer within {AT_MOST:?}")),
             }
         };
+        // The answer may overtake what the timeline tells of it.
+        self.until(port, Step::Ended).await?;
         let (status, body) = &answer;
         let what = match (body["paid"].as_i64(), body["error"].as_str()) {
             (Some(paid), _) => format!("{status}: {paid} paid"),

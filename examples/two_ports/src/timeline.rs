@@ -4,7 +4,9 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
+        mpsc,
     },
+    thread,
     time::SystemTime,
 };
 
@@ -27,6 +29,7 @@ pub(crate) struct Timeline(Arc<Shared>);
 
 struct Shared {
     next_call: AtomicU64,
+    told: mpsc::Sender<Event>,
     past: Mutex<VecDeque<Event>>,
     live: broadcast::Sender<Event>,
 }
@@ -73,7 +76,14 @@ impl Timeline {
     /// Begins to listen to the spans of the whole process.
     pub(crate) fn start() -> Self {
         let (live, _) = broadcast::channel(1024);
-        let timeline = Self(Arc::new(Shared { next_call: AtomicU64::new(1), past: Mutex::default(), live }));
+        let (told, telling) = mpsc::channel();
+        let shared = Shared { next_call: AtomicU64::new(1), told, past: Mutex::default(), live };
+        let timeline = Self(Arc::new(shared));
+        // From a thread of its own: a body that blocks its thread would also block the watchers that it has just woken.
+        thread::spawn({
+            let timeline = timeline.clone();
+            move || telling.into_iter().for_each(|event| timeline.pass_on(event))
+        });
         let wanted = filter::filter_fn(|metadata: &Metadata<'_>| {
             metadata.target() == "zklock" || metadata.target() == module_path!()
         });
@@ -93,8 +103,13 @@ impl Timeline {
     }
 
     fn tell(&self, call: &Event, step: Step, detail: &str) {
-        let mut past = self.past();
         let event = Event { at: now(), step, detail: detail.to_owned(), ..call.clone() };
+        // The thread ends with the process.
+        let _ = self.0.told.send(event);
+    }
+
+    fn pass_on(&self, event: Event) {
+        let mut past = self.past();
         if past.len() == REMEMBERED {
             past.pop_front();
         }
