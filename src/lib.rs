@@ -1,6 +1,8 @@
 //! One at a time, all or nothing.
 
 pub use zklock_macros::zk_lock;
+#[cfg(feature = "zookeeper")]
+pub use zklock_runtime::Acl;
 #[doc(hidden)]
 pub use zklock_runtime::private as __private;
 pub use zklock_runtime::{

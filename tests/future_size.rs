@@ -75,7 +75,11 @@ async fn transactional(id: u64, tx: &mut Connection) -> Result<u8, Error> {
 }
 
 #[zk_lock(path = "/transactional/{id}", timeout = "5s", transactional, crate = crate::recorder)]
-async fn transactional_locked(id: u64, #[tx] tx: &mut Connection, #[guard] guard: &Guard) -> Result<u8, Error> {
+async fn transactional_locked(
+    id: u64,
+    #[tx] tx: &mut Connection,
+    #[guard] guard: &Guard,
+) -> Result<u8, Error> {
     let mut large: Large = [0; 4096];
     tx.execute("statement").await;
     large[1] = 2;

@@ -1,5 +1,10 @@
 use std::{fmt, process, sync::Arc, time::Duration};
 
+#[cfg(feature = "zookeeper")]
+use crate::{
+    backend::zookeeper::{Acl, Address, Config, ZooKeeper},
+    clock::Tick,
+};
 use crate::{
     backend::{Backend, memory::Memory},
     engine::Engine,
@@ -14,6 +19,8 @@ pub struct LocksBuilder {
     identity: String,
     defaults: Defaults,
     grace: Duration,
+    #[cfg(feature = "zookeeper")]
+    server: Server,
     #[cfg(feature = "sqlx")]
     databases: crate::transaction::Databases,
 }
@@ -28,6 +35,8 @@ impl LocksBuilder {
                 wait: Some(Duration::from_secs(30)),
             },
             grace: Duration::from_secs(1),
+            #[cfg(feature = "zookeeper")]
+            server: Server::default(),
             #[cfg(feature = "sqlx")]
             databases: crate::transaction::Databases::default(),
         }
@@ -58,6 +67,35 @@ impl LocksBuilder {
         self
     }
 
+    /// How long the server waits for a process that it does not hear of before it passes its locks on; it may
+    /// choose another value within its own limits, and deadlines use that one. Default: 10 s.
+    #[cfg(feature = "zookeeper")]
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.server.session_timeout = timeout;
+        self
+    }
+
+    /// How long [`connect`](Self::connect) may take. Default: 10 s.
+    #[cfg(feature = "zookeeper")]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.server.connect_timeout = timeout;
+        self
+    }
+
+    /// Credentials, such as `("digest", "user:password")`. May be called more than once.
+    #[cfg(feature = "zookeeper")]
+    pub fn auth(mut self, scheme: impl Into<String>, credentials: impl Into<Vec<u8>>) -> Self {
+        self.server.auth.push((scheme.into(), credentials.into()));
+        self
+    }
+
+    /// Who may use the nodes that we make. Default: everybody.
+    #[cfg(feature = "zookeeper")]
+    pub fn acl(mut self, acl: Acl) -> Self {
+        self.server.acl = acl;
+        self
+    }
+
     /// Connects.
     ///
     /// Errors: [`Error::Config`] for an address that cannot work, [`Error::Unavailable`] when no server answered,
@@ -65,6 +103,10 @@ impl LocksBuilder {
     pub async fn connect(self) -> Result<Locks, Error> {
         if self.url == "memory:" {
             return self.memory();
+        }
+        #[cfg(feature = "zookeeper")]
+        if self.url.starts_with("zk://") {
+            return self.zookeeper().await;
         }
         Err(Error::Config {
             reason: format!(
@@ -85,6 +127,28 @@ impl LocksBuilder {
         Ok(self.assemble(Arc::new(memory), engine))
     }
 
+    #[cfg(feature = "zookeeper")]
+    async fn zookeeper(mut self) -> Result<Locks, Error> {
+        let server = std::mem::take(&mut self.server);
+        let config = Config {
+            address: Address::parse(&self.url)?,
+            session_timeout: server.session_timeout,
+            identity: self.identity.as_str().into(),
+            auth: server.auth,
+            acl: server.acl,
+        };
+        let engine = start_engine()?;
+        let within = Tick::now() + server.connect_timeout;
+        let connected = ZooKeeper::connect(engine.clone(), config, within).await;
+        match connected {
+            Ok(zookeeper) => Ok(self.assemble(Arc::new(zookeeper), engine)),
+            Err(error) => {
+                engine.stop_after(async {});
+                Err(error)
+            }
+        }
+    }
+
     fn assemble(self, backend: Arc<dyn Backend>, engine: Arc<Engine>) -> Locks {
         Locks::assemble(
             backend,
@@ -94,6 +158,23 @@ impl LocksBuilder {
             #[cfg(feature = "sqlx")]
             self.databases,
         )
+    }
+}
+
+/// What only a server needs to know.
+#[cfg(feature = "zookeeper")]
+struct Server {
+    session_timeout: Duration,
+    connect_timeout: Duration,
+    auth: Vec<(String, Vec<u8>)>,
+    acl: Acl,
+}
+
+#[cfg(feature = "zookeeper")]
+impl Default for Server {
+    fn default() -> Self {
+        let (session_timeout, connect_timeout) = (Duration::from_secs(10), Duration::from_secs(10));
+        Self { session_timeout, connect_timeout, auth: Vec::new(), acl: Acl::default() }
     }
 }
 

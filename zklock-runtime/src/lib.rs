@@ -24,6 +24,8 @@ mod transaction;
 mod waits;
 
 pub use backend::QueueEntry;
+#[cfg(feature = "zookeeper")]
+pub use backend::zookeeper::Acl;
 pub use builder::LocksBuilder;
 pub use error::{Cause, Error, LostReason};
 pub use guard::Guard;

@@ -23,7 +23,7 @@ pub(crate) async fn open(url: &str, locks: LocksBuilder) -> Result<(Locks, Route
             let tried = tried.map_err(|_| unusable(url, &"no answer"))?.map_err(|error| unusable(url, &error))?;
             tried.close().await.map_err(|error| unusable(url, &error))?;
             let pool = PoolOptions::<$database::Db>::new().acquire_timeout(PATIENCE).connect_lazy_with(options);
-            let locks = locks.connect().await.map_err(|error| error.to_string())?;
+            let locks = locks.pool(pool.clone()).connect().await.map_err(|error| error.to_string())?;
             let guard = locks.mutex("/orders-table").acquire().await.map_err(|error| error.to_string())?;
             let created = guard.run($database::orders::create_table(&pool)).await;
             created.map_err(|error| error.to_string())?.map_err(|error| unusable(url, &error))?;

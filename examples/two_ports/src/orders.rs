@@ -22,49 +22,35 @@ use super::{Connection, Db, Pool};
 use crate::failure::Failure;
 
 /// First come, first served, all or nothing: `curl -X POST localhost:8080/orders/42/pay?ms=2000`, and the same on 8081.
-#[zk_lock(path = "/orders/{id}", fair = true, timeout = "5s")]
-async fn pay(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): State<Pool>) -> Answer {
-    let mut t = pool.begin().await?;
-    let tx = &mut *t;
+#[zk_lock(path = "/orders/{id}", fair = true, timeout = "5s", transactional)]
+async fn pay(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut Connection) -> Answer {
     add(tx, id, HALF).await?;
     work.done().await;
     add(tx, id, HALF).await?;
-    let done = receipt(tx, id).await?;
-    t.commit().await?;
-    Ok(done)
+    receipt(tx, id).await
 }
 
 /// Whoever is quickest: fewer steps on the lock server, no order among those who wait.
-#[zk_lock(path = "/orders/{id}", fair = false, timeout = "5s")]
-async fn pay_unfair(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): State<Pool>) -> Answer {
-    let mut t = pool.begin().await?;
-    let tx = &mut *t;
+#[zk_lock(path = "/orders/{id}", fair = false, timeout = "5s", transactional)]
+async fn pay_unfair(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut Connection) -> Answer {
     add(tx, id, HALF).await?;
     work.done().await;
     add(tx, id, HALF).await?;
-    let done = receipt(tx, id).await?;
-    t.commit().await?;
-    Ok(done)
+    receipt(tx, id).await
 }
 
 /// Does not wait: who comes second is told at once that somebody is at it (423).
-#[zk_lock(path = "/orders/{id}", wait = "0s", timeout = "5s")]
-async fn pay_or_leave(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): State<Pool>) -> Answer {
-    let mut t = pool.begin().await?;
-    let tx = &mut *t;
+#[zk_lock(path = "/orders/{id}", wait = "0s", timeout = "5s", transactional)]
+async fn pay_or_leave(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut Connection) -> Answer {
     add(tx, id, HALF).await?;
     work.done().await;
     add(tx, id, HALF).await?;
-    let done = receipt(tx, id).await?;
-    t.commit().await?;
-    Ok(done)
+    receipt(tx, id).await
 }
 
 /// Fails in the middle: `Err` takes the first half back (402).
-#[zk_lock(path = "/orders/{id}", timeout = "5s")]
-async fn declined(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): State<Pool>) -> Answer {
-    let mut t = pool.begin().await?;
-    let tx = &mut *t;
+#[zk_lock(path = "/orders/{id}", timeout = "5s", transactional)]
+async fn declined(Path(id): Path<i64>, Query(work): Query<Work>, #[tx] tx: &mut Connection) -> Answer {
     add(tx, id, HALF).await?;
     work.done().await;
     Err(Failure::Declined)
@@ -72,29 +58,21 @@ async fn declined(Path(id): Path<i64>, Query(work): Query<Work>, State(pool): St
 
 /// Waits for somebody who never answers. After two seconds it is stopped and rolled back, its caller gets a 504, and the
 /// next in line goes on.
-#[zk_lock(path = "/orders/{id}", timeout = "2s")]
-async fn hangs(Path(id): Path<i64>, State(pool): State<Pool>) -> Answer {
-    let mut t = pool.begin().await?;
-    let tx = &mut *t;
+#[zk_lock(path = "/orders/{id}", timeout = "2s", transactional)]
+async fn hangs(Path(id): Path<i64>, #[tx] tx: &mut Connection) -> Answer {
     add(tx, id, HALF).await?;
     std::future::pending::<()>().await;
-    let done = receipt(tx, id).await?;
-    t.commit().await?;
-    Ok(done)
+    receipt(tx, id).await
 }
 
 /// Blocks its thread, so that nobody can stop it. After two seconds, and one of grace, its transaction is ended from
 /// outside and the lock is taken from it; when it wakes, its commit is refused.
-#[zk_lock(path = "/orders/{id}", timeout = "2s")]
-async fn blocks(Path(id): Path<i64>, State(pool): State<Pool>) -> Answer {
-    let mut t = pool.begin().await?;
-    let tx = &mut *t;
+#[zk_lock(path = "/orders/{id}", timeout = "2s", transactional)]
+async fn blocks(Path(id): Path<i64>, #[tx] tx: &mut Connection) -> Answer {
     add(tx, id, HALF).await?;
     thread::sleep(Duration::from_secs(4));
     add(tx, id, HALF).await?;
-    let done = receipt(tx, id).await?;
-    t.commit().await?;
-    Ok(done)
+    receipt(tx, id).await
 }
 
 /// A lock alone: one at a time, but the first half can be seen before the second is there.

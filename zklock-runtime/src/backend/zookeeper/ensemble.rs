@@ -72,7 +72,7 @@ pub(super) async fn restore(client: &zk::Client, config: &Config, ensemble: Ense
 }
 
 async fn create(client: &zk::Client, config: &Config, ensemble: Ensemble) -> Result<(), zk::Error> {
-    let mut acls = config.access.acls().to_vec();
+    let mut acls = config.acl.acls().to_vec();
     // Every client must be able to read it, whatever its credentials.
     acls.push(zk::Acl::new(zk::Permission::READ, zk::AuthId::anyone()));
     let options = zk::CreateMode::Persistent.with_acls(zk::Acls::new(&acls));

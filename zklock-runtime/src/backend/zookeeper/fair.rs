@@ -311,7 +311,7 @@ async fn birth(
 }
 
 async fn create(session: &Session, client: &zk::Client, prefix: &str, tag: &[u8]) -> Result<Born, zk::Error> {
-    let options = zk::CreateMode::EphemeralSequential.with_acls(session.config.access.acls());
+    let options = zk::CreateMode::EphemeralSequential.with_acls(session.config.acl.acls());
     let (stat, sequence) = client.create(prefix, tag, &options).await?;
     Ok(Born { path: format!("{prefix}{sequence}"), czxid: stat.czxid, directory: None, alone: false })
 }
@@ -327,7 +327,7 @@ async fn create_and_count(
     prefix: &str,
     tag: &[u8],
 ) -> Result<Born, (Step, zk::Error)> {
-    let acls = session.config.access.acls();
+    let acls = session.config.acl.acls();
     let mut writer = client.new_multi_writer();
     let mut add = || {
         if way == Way::Found {

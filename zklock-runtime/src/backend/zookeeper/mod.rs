@@ -56,17 +56,21 @@ pub(crate) struct Config {
     pub(crate) identity: Arc<str>,
     /// Scheme and credentials, such as `digest` and `user:password`.
     pub(crate) auth: Vec<(String, Vec<u8>)>,
-    pub(crate) access: Access,
+    pub(crate) acl: Acl,
 }
 
-/// Who may use the nodes that we create.
-#[derive(Clone, Debug)]
-pub(crate) enum Access {
+/// Who may use the nodes that a `Locks` makes on a server.
+///
+/// All services that share a lock must be able to delete each other's directories, so they need the same choice, and
+/// with [`Creator`](Self::Creator) the same credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Acl {
     /// Everybody, which is ZooKeeper's own default.
+    #[default]
     Open,
-    /// Whoever has our credentials.
+    /// Whoever has the credentials that were given with [`LocksBuilder::auth`](crate::LocksBuilder::auth).
     Creator,
-    Listed(Vec<zk::Acl>),
 }
 
 /// Locks on one ensemble.
@@ -333,12 +337,11 @@ impl Config {
     }
 }
 
-impl Access {
+impl Acl {
     fn acls(&self) -> zk::Acls<'_> {
         match self {
             Self::Open => zk::Acls::anyone_all(),
             Self::Creator => zk::Acls::creator_all(),
-            Self::Listed(acls) => zk::Acls::new(acls),
         }
     }
 }
@@ -350,7 +353,7 @@ impl fmt::Debug for Config {
             .field("address", &self.address)
             .field("session_timeout", &self.session_timeout)
             .field("identity", &self.identity)
-            .field("access", &self.access)
+            .field("acl", &self.acl)
             .finish_non_exhaustive()
     }
 }

@@ -24,15 +24,15 @@ pub(super) async fn make_directory(session: &Arc<Session>, path: &LockPath, dire
     let config = &session.config;
     let made = session
         .ask(|client| async move {
-            let result = make_below_chroot(&client, directory, config.access.acls()).await;
+            let result = make_below_chroot(&client, directory, config.acl.acls()).await;
             if result != Err(zk::Error::NoNode) || config.address.chroot().is_empty() {
                 return result;
             }
             // Somebody deleted the chroot, and the id of the ensemble with it.
             let root = (*client).clone().chroot("/").map_err(|_| zk::Error::NoNode)?;
-            root.mkdir(config.address.chroot(), &zk::CreateMode::Persistent.with_acls(config.access.acls())).await?;
+            root.mkdir(config.address.chroot(), &zk::CreateMode::Persistent.with_acls(config.acl.acls())).await?;
             ensemble::restore(&client, config, session.ensemble).await?;
-            make_below_chroot(&client, directory, config.access.acls()).await
+            make_below_chroot(&client, directory, config.acl.acls()).await
         })
         .await?;
     match made {

@@ -157,7 +157,7 @@ enum Birth {
 
 async fn birth(session: Arc<Session>, node: String, uuid: Uuid, tag: Vec<u8>) -> Result<Birth, Setback> {
     let client = session.client()?;
-    let options = zk::CreateMode::Ephemeral.with_acls(session.config.access.acls());
+    let options = zk::CreateMode::Ephemeral.with_acls(session.config.acl.acls());
     let asked = client.create(&node, &tag, &options).await;
     drop(client);
     let czxid = match asked {

@@ -270,7 +270,7 @@ async fn enter_chroot(config: &Config, client: zk::Client) -> Result<zk::Client,
         }
     };
     if client.check_stat(chroot).await.map_err(failed)?.is_none() {
-        let options = zk::CreateMode::Persistent.with_acls(config.access.acls());
+        let options = zk::CreateMode::Persistent.with_acls(config.acl.acls());
         client.mkdir(chroot, &options).await.map_err(failed)?;
     }
     client.chroot(chroot).map_err(|_| Error::Config { reason: format!("\"{chroot}\" cannot be a chroot") })

@@ -6,7 +6,7 @@ use std::{
 
 use zklock_testkit::{Chroot, ZooKeeper as Server};
 
-use super::super::{Access, Address, Config, ZooKeeper, session::Session, supervisor::Current};
+use super::super::{Acl, Address, Config, ZooKeeper, session::Session, supervisor::Current};
 use crate::{
     backend::{Backend, Request},
     clock::Tick,
@@ -86,7 +86,7 @@ pub(super) fn config(url: &str, identity: &str) -> Config {
         session_timeout: SESSION,
         identity: identity.into(),
         auth: Vec::new(),
-        access: Access::Open,
+        acl: Acl::Open,
     }
 }
 
