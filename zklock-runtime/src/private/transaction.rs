@@ -1,37 +1,21 @@
 //! The transactional part of an expansion: begin, open, run, close, finish.
 
 use super::{Boxed, Call, Interrupted, end};
-pub use crate::transaction::{Isolation, Tx, TxParam, TxSpec};
+pub use crate::transaction::{Isolation, Source as Connections, Tx, TxParam, TxSpec};
 use crate::{
     context::OpenTransaction,
     error::Error,
-    locks::Locks,
     observe,
-    transaction::{self, Database, Origin, Source},
+    transaction::{self, Database, Origin},
 };
 
 /// A bare `transactional`: the pool that the `Locks` was given for the type of database.
 #[derive(Clone, Copy, Debug)]
 pub struct Installed;
 
-/// Where an annotation says that the connection comes from.
-pub trait Connections<'a, DB: Database> {
-    /// What that comes down to.
-    fn origin(self, locks: &Locks) -> Result<Origin<'a, DB>, Error>;
-}
-
-impl<'a, DB: Database, S: Source<'a, DB>> Connections<'a, DB> for S {
-    fn origin(self, _: &Locks) -> Result<Origin<'a, DB>, Error> {
-        Ok(Source::origin(self))
-    }
-}
-
 impl<'a, DB: Database> Connections<'a, DB> for Installed {
-    fn origin(self, locks: &Locks) -> Result<Origin<'a, DB>, Error> {
-        locks.databases().pool().map(Origin::Pool).ok_or(Error::NotInstalled {
-            what: "this `Locks` has no pool for the type of database of the `#[tx]` parameter: give it one with \
-                   `Locks::builder(..).pool(pool)`, or name one with `transactional(pool = ..)`",
-        })
+    fn origin(self) -> Origin<'a, DB> {
+        Origin::Installed
     }
 }
 
@@ -45,12 +29,7 @@ where
     T: TxParam,
     S: Connections<'a, T::Database>,
 {
-    let origin = source.origin(call.guard.locks()).and_then(|origin| {
-        if let Origin::Pool(pool) = &origin {
-            check_nesting(call, spec, transaction::pool_id(pool))?;
-        }
-        Ok(origin)
-    });
+    let origin = origin(call, spec, source);
     Box::pin(async move {
         let origin = origin?;
         let open = match &origin {
@@ -60,7 +39,7 @@ where
                 joined: Vec::new(),
             }),
             // Belongs to the transaction that it joins.
-            Origin::Outer(_) => None,
+            Origin::Outer(_) | Origin::Installed => None,
         };
         let locks = call.guard.locks();
         let hold = call.guard.hold();
@@ -70,6 +49,26 @@ where
         }
         Ok(tx)
     })
+}
+
+fn origin<'a, DB: Database>(
+    call: &Call,
+    spec: &TxSpec,
+    source: impl Connections<'a, DB>,
+) -> Result<Origin<'a, DB>, Error> {
+    let origin = match source.origin() {
+        Origin::Installed => {
+            call.guard.locks().databases().pool().map(Origin::Pool).ok_or(Error::NotInstalled {
+                what: "this `Locks` has no pool for the type of database of the `#[tx]` parameter: give it one with \
+                       `Locks::builder(..).pool(pool)`, or name one with `transactional(pool = ..)`",
+            })?
+        }
+        origin => origin,
+    };
+    if let Origin::Pool(pool) = &origin {
+        check_nesting(call, spec, transaction::pool_id(pool))?;
+    }
+    Ok(origin)
 }
 
 /// A second transaction of the same call chain on the same pool would not see what the first has written, and might
@@ -94,7 +93,10 @@ pub fn open<'t, T: TxParam>(tx: &'t mut Tx<'_, T::Database>) -> Boxed<'t, Result
 }
 
 /// Lends it to the body.
-pub fn param<'s, 't, T: TxParam>(slot: &'s mut T::Slot<'t>) -> &'s mut T::Param<'t> {
+pub fn param<'s, 't, T: TxParam>(slot: &'s mut T::Slot<'t>) -> &'s mut T::Param<'t>
+where
+    't: 's,
+{
     transaction::param::<T>(slot)
 }
 

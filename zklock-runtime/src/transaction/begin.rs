@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use sqlx::Pool;
 use tokio::{
@@ -27,12 +27,13 @@ pub(crate) async fn begin<'a, DB: Database>(
     spec: &'static TxSpec,
     engine: &Arc<Engine>,
     fence: &Arc<Fence>,
+    grace: Duration,
 ) -> Result<Tx<'a, DB>, Error> {
     let Ok(runtime) = Handle::try_current() else {
         return Err(failed(hold, "a transaction needs a Tokio runtime, and there is none here"));
     };
     let (reply, answer) = oneshot::channel();
-    let task = Begin { pool, hold: hold.clone(), spec, engine: engine.clone(), fence: fence.clone() };
+    let task = Begin { pool, hold: hold.clone(), spec, engine: engine.clone(), fence: fence.clone(), grace };
     runtime.spawn(task.run(reply));
     tokio::select! {
         biased;
@@ -51,6 +52,7 @@ struct Begin<DB: Database> {
     spec: &'static TxSpec,
     engine: Arc<Engine>,
     fence: Arc<Fence>,
+    grace: Duration,
 }
 
 /// What the caller gets, or what is cleaned up when the caller is gone.
@@ -75,7 +77,7 @@ impl<DB: Database> Begin<DB> {
             }
         };
         let mut session =
-            Box::new(Session::new(connection, &self.pool, &self.hold, &self.engine, self.spec.unfenced));
+            Box::new(Session::new(connection, &self.pool, &self.hold, &self.engine, self.spec.unfenced, self.grace));
         let begun = tokio::select! {
             begun = self.start(&mut session) => begun,
             reason = session::over(&self.hold) => Err(self.hold.error(reason)),

@@ -14,9 +14,6 @@ use crate::{
     hold::Hold,
 };
 
-/// How far beyond the deadline the answer to a COMMIT is waited for.
-const GRACE: Duration = Duration::from_secs(5);
-
 /// Commits in a task of its own: from the moment that COMMIT is sent, only its answer counts.
 pub(crate) async fn commit<DB: Database>(session: Box<Session<DB>>) -> Result<(), Error> {
     let hold = session.hold().clone();
@@ -36,6 +33,7 @@ async fn run<DB: Database>(mut session: Box<Session<DB>>, reply: oneshot::Sender
         let _ = reply.send(Err(error));
         return;
     }
+    let grace = session.grace();
     let connection = match session.connection() {
         Ok(connection) => connection,
         Err(error) => {
@@ -46,7 +44,7 @@ async fn run<DB: Database>(mut session: Box<Session<DB>>, reply: oneshot::Sender
     let answer = tokio::select! {
         biased;
         answer = DB::TransactionManager::commit(connection) => answer.map_err(Cut::Failed),
-        () = async { lapsed(&hold).await; tokio::time::sleep(GRACE).await } => Err(Cut::Late),
+        () = async { lapsed(&hold).await; tokio::time::sleep(grace).await } => Err(Cut::Late),
     };
     match answer {
         Ok(()) => {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use sqlx::Pool;
 use uuid::Uuid;
 
-use super::database::Database;
+use super::{database::Database, databases::pool_id};
 use crate::{
     hold::Hold,
     token::{Ensemble, FencingToken},
@@ -22,6 +22,12 @@ pub(crate) struct Fence {
     migrate: bool,
     known: Mutex<Known>,
     hasher: RandomState,
+}
+
+impl Default for Fence {
+    fn default() -> Self {
+        Self::new(true)
+    }
 }
 
 /// The fence row of one path, as one transaction is to write it.
@@ -86,8 +92,7 @@ impl Fence {
     /// That two rows may have one name, or a name outlive its pool, does no harm: what is wrongly believed to exist
     /// is found missing when it is raised.
     fn name<DB: Database>(&self, pool: &Pool<DB>, row: &Row) -> u64 {
-        let pool = std::sync::Arc::as_ptr(&pool.connect_options()) as usize;
-        self.hasher.hash_one((DB::NAME, pool, &row.key))
+        self.hasher.hash_one((DB::NAME, pool_id(pool), &row.key))
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Known> {

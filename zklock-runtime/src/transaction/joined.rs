@@ -15,8 +15,8 @@ use crate::{error::Error, hold::Hold};
 
 /// A savepoint in a transaction that is the caller's: its limits, its isolation and its end are the caller's too.
 ///
-/// The lock is given back when the call returns, before the outer transaction commits. From then on it is the row
-/// lock on the fence row, held to the end of that transaction, that keeps the next holder's transaction waiting.
+/// Its fence row stays locked to the end of that transaction: should the lock be gone before, it is what keeps the next
+/// holder's transaction waiting.
 pub(crate) struct Joined<'a, DB: Database> {
     connection: &'a mut DB::Connection,
     hold: Arc<Hold>,
@@ -86,7 +86,8 @@ impl<'a, DB: Database> Joined<'a, DB> {
     /// Releases the savepoint. That the work takes effect is decided by the outer transaction.
     pub(crate) async fn commit(&mut self) -> Result<(), Error> {
         let hold = self.hold.clone();
-        hold.start_commit().map_err(|reason| hold.error(reason))?;
+        // The hold stays as it is: its lock is kept, and can be lost, until the outer transaction commits.
+        hold.check().map_err(|reason| hold.error(reason))?;
         let settled = DB::settle(self.connection).await;
         settled.map_err(|error| not_committed(&hold, Swallowed::Guard(error)))?;
         if DB::TransactionManager::get_transaction_depth(self.connection) != self.depth {

@@ -4,13 +4,14 @@
 //! The driver's own `Transaction` is not used for the outermost level. It gives a connection back to the pool
 //! whatever state it is in, while here it must be closed whenever that state is not known for certain.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{engine::Engine, error::Error, hold::Hold};
 
 mod begin;
 mod commit;
 mod database;
+mod databases;
 mod fence;
 mod joined;
 #[cfg(feature = "mysql")]
@@ -33,7 +34,8 @@ pub use self::{
     source::{Origin, Source},
 };
 pub(crate) use self::{
-    fence::Fence,
+    databases::{Databases, pool_id},
+    fence::{Fence, adopt, clean_up},
     param::{close, open, param},
 };
 
@@ -76,22 +78,25 @@ enum Inner<'a, DB: Database> {
 }
 
 impl<'a, DB: Database> Tx<'a, DB> {
-    /// Takes a connection, begins, and raises the fence row.
+    /// Takes a connection, begins, and raises the fence row. `grace`: how far beyond the deadline an answer to COMMIT is
+    /// waited for.
     ///
     /// Dropping the future leaves no trace: what was begun is rolled back in the background, and the lock waits for
     /// that.
     pub(crate) fn begin<'f>(
-        source: impl Source<'a, DB>,
+        origin: Origin<'a, DB>,
         hold: &'f Arc<Hold>,
         spec: &'static TxSpec,
         engine: &'f Arc<Engine>,
         fence: &'f Arc<Fence>,
+        grace: Duration,
     ) -> BoxFuture<'f, Result<Self, Error>>
     where
         'a: 'f,
     {
-        match source.origin() {
-            Origin::Pool(pool) => Box::pin(begin::begin(pool, hold, spec, engine, fence)),
+        match origin {
+            Origin::Pool(pool) => Box::pin(begin::begin(pool, hold, spec, engine, fence, grace)),
+            Origin::Installed => Box::pin(std::future::ready(Err(begin::failed(hold, "no pool was looked up")))),
             Origin::Outer(connection) => Box::pin(async move {
                 Joined::begin(connection, hold, spec).await.map(|joined| Tx(Inner::Joined(joined)))
             }),
@@ -126,6 +131,11 @@ impl<'a, DB: Database> Tx<'a, DB> {
             // Its drop queues the rollback to the savepoint, ahead of whatever the outer transaction does next.
             Inner::Joined(_) => Box::pin(std::future::ready(())),
         }
+    }
+
+    /// Whether it is a part of a transaction of the caller's, which decides whether it takes effect.
+    pub(crate) fn is_joined(&self) -> bool {
+        matches!(self.0, Inner::Joined(_))
     }
 
     fn own(session: Box<Session<DB>>) -> Self {

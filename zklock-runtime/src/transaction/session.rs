@@ -32,6 +32,7 @@ pub(crate) struct Session<DB: Database> {
     attached: Option<Attached>,
     /// The runtime that the pool's connections live on.
     handle: Handle,
+    grace: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,7 @@ impl<DB: Database> Session<DB> {
         hold: &Arc<Hold>,
         engine: &Arc<Engine>,
         unfenced: bool,
+        grace: Duration,
     ) -> Self {
         let running = Running::new(pool, hold, engine, unfenced);
         let attached = hold.attach(Arc::new(Stopper(running.clone())));
@@ -62,6 +64,7 @@ impl<DB: Database> Session<DB> {
             hold: hold.clone(),
             attached: Some(attached),
             handle: Handle::current(),
+            grace,
         }
     }
 
@@ -71,6 +74,10 @@ impl<DB: Database> Session<DB> {
 
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace
     }
 
     pub(crate) fn running(&self) -> &Arc<Running<DB>> {

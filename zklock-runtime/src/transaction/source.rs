@@ -20,6 +20,8 @@ pub trait Source<'a, DB: Database> {
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Origin<'a, DB: Database> {
+    /// The pool that the `Locks` was given; to be looked up before anything is begun.
+    Installed,
     /// A connection is taken from it.
     Pool(Pool<DB>),
     /// Its transaction is joined.
