@@ -2,7 +2,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -43,44 +43,49 @@ use crate::{
 /// # Ok::<_, zklock::Error>(()) }).unwrap();
 /// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
-pub struct Guard {
+pub struct Guard(Arc<Entered>);
+
+/// What a guard and the bodies that run under it share. Behind one pointer, since it is a part of the future of every
+/// call.
+struct Entered {
     hold: Arc<Hold>,
     locks: Locks,
-    noted: Option<Holding>,
+    /// Until the lock is given back.
+    noted: Mutex<Option<Holding>>,
     span: Span,
 }
 
 impl Guard {
     pub(crate) fn new(hold: Arc<Hold>, locks: Locks, noted: Option<Holding>, span: Span) -> Self {
-        Self { hold, locks, noted, span }
+        Self(Arc::new(Entered { hold, locks, noted: Mutex::new(noted), span }))
     }
 
     /// The path that is locked.
     pub fn path(&self) -> &LockPath {
-        self.hold.path()
+        self.hold().path()
     }
 
     /// The token of this grant, higher than that of every earlier grant of the path. Carry it to what the lock
     /// protects (G2).
     pub fn fencing_token(&self) -> FencingToken {
-        self.hold.token()
+        self.hold().token()
     }
 
     /// Whether the lock is held by all that can be known here and now (G1): two guards of one path never both say so.
     pub fn is_held(&self) -> bool {
-        self.hold.is_held()
+        self.hold().is_held()
     }
 
     /// [`is_held`](Self::is_held) as a `Result`, for `?` between two steps.
     ///
     /// Errors: [`Error::Overrun`] past the hold limit, [`Error::Lost`] with the reason else.
     pub fn check(&self) -> Result<(), Error> {
-        self.hold.check().map_err(|reason| self.hold.error(reason))
+        self.hold().check().map_err(|reason| self.hold().error(reason))
     }
 
     /// How long it may still be held; `None` without a limit.
     pub fn remaining(&self) -> Option<Duration> {
-        let deadline = self.hold.deadline();
+        let deadline = self.hold().deadline();
         (deadline != Tick::NEVER).then(|| deadline.remaining())
     }
 
@@ -89,12 +94,12 @@ impl Guard {
     /// Errors: [`Error::Overrun`] or [`Error::Lost`] when the lock is held no more, [`Error::Config`] inside a
     /// transaction, whose own limits are set in the database already.
     pub fn extend(&self, after: Duration) -> Result<(), Error> {
-        self.hold.extend(after)
+        self.hold().extend(after)
     }
 
     /// Resolves when the lock is held no more, with the reason. Cancel-safe.
     pub async fn lost(&self) -> LostReason {
-        self.hold.ended().await
+        self.hold().ended().await
     }
 
     /// Runs `future`, and stops it (drops it at its next await) when the lock is lost or the hold limit passes (G6, G7).
@@ -105,7 +110,7 @@ impl Guard {
     /// Errors: [`Error::Overrun`], [`Error::Lost`]. Cancel-safe: dropping it drops `future`; the guard stays.
     pub fn run<F: Future>(&self, future: F) -> impl Future<Output = Result<F::Output, Error>> {
         let run = self.supervise(future);
-        let hold = self.hold.clone();
+        let hold = self.hold().clone();
         async move {
             let output = run.await.map_err(|Interrupted(reason)| hold.error(reason))?;
             hold.check().map_err(|reason| hold.error(reason))?;
@@ -121,45 +126,40 @@ impl Guard {
     /// the same. Cancel-safe: once called, it is given back whether awaited or not.
     pub async fn release(self) -> Result<(), Error> {
         let verdict = self.check();
-        let hold = self.hold.clone();
+        let hold = self.hold().clone();
         drop(self);
         hold.gone().await;
         verdict
     }
 
     pub(crate) fn supervise<F: Future>(&self, future: F) -> Run<F> {
-        let frame = Frame::body(self.locks.id(), self.hold.clone());
+        let frame = Frame::body(self.locks().id(), self.hold().clone());
         self.supervise_in(frame, future)
     }
 
     pub(crate) fn supervise_in<F: Future>(&self, frame: Arc<Frame>, future: F) -> Run<F> {
-        Run {
-            body: Some(frame.run(future)),
-            changed: self.hold.change(),
-            hold: self.hold.clone(),
-            span: self.span.clone(),
-        }
+        Run { body: Some(frame.run(future)), changed: self.hold().change(), entered: self.0.clone() }
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
-        &self.hold
+        &self.0.hold
     }
 
     pub(crate) fn locks(&self) -> &Locks {
-        &self.locks
+        &self.0.locks
     }
 
     pub(crate) fn span(&self) -> &Span {
-        &self.span
+        &self.0.span
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        crate::observe::released(&self.span, &self.hold);
+        crate::observe::released(self.span(), self.hold());
         // First: the next holder may be noted under the same path as soon as the lock is free.
-        self.noted = None;
-        self.hold.release();
+        self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.hold().release();
     }
 }
 
@@ -183,8 +183,7 @@ pin_project! {
         body: Option<TaskLocalFuture<Arc<Frame>, F>>,
         #[pin]
         changed: OwnedNotified,
-        hold: Arc<Hold>,
-        span: Span,
+        entered: Arc<Entered>,
     }
 }
 
@@ -197,12 +196,12 @@ impl<F: Future> Future for Run<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let _entered = this.span.enter();
+        let _entered = this.entered.span.enter();
         // Registered before the state is looked at, else an end in between would be missed.
         while this.changed.as_mut().poll(context).is_ready() {
-            this.changed.set(this.hold.change());
+            this.changed.set(this.entered.hold.change());
         }
-        match this.hold.state() {
+        match this.entered.hold.state() {
             State::Held => {}
             State::Ended(reason) => {
                 this.body.set(None);
@@ -225,6 +224,6 @@ impl<F: Future> Future for Run<F> {
 
 impl<F> fmt::Debug for Run<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("hold", &self.hold).finish_non_exhaustive()
+        f.debug_struct("Run").field("hold", &self.entered.hold).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicU8, Ordering},
 };
 
 use uuid::Uuid;
@@ -24,21 +24,32 @@ pub(super) struct Attempt<'a> {
     pub(super) progress: &'a Progress,
 }
 
-/// What is being waited for: the server, or those before us.
+/// What is being waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Stage {
+    /// The server.
+    Asking,
+    /// Those before us.
+    Queueing,
+    /// The server, to sweep away a directory that stands where a plain node should.
+    BeforeDirectory,
+}
+
+/// The stage, for whoever must say why there was not enough time.
 #[derive(Debug, Default)]
-pub(super) struct Progress(AtomicBool);
+pub(super) struct Progress(AtomicU8);
 
 impl Progress {
-    pub(super) fn asks(&self) {
-        self.0.store(false, Ordering::Relaxed);
+    pub(super) fn is(&self, stage: Stage) {
+        self.0.store(stage as u8, Ordering::Relaxed);
     }
 
-    pub(super) fn queues(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_queueing(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub(super) fn stage(&self) -> Stage {
+        [Stage::Queueing, Stage::BeforeDirectory]
+            .into_iter()
+            .find(|&stage| stage as u8 == self.0.load(Ordering::Relaxed))
+            .unwrap_or(Stage::Asking)
     }
 }
 

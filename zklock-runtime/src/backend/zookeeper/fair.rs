@@ -6,7 +6,7 @@ use zookeeper_client as zk;
 
 use super::{
     answer::{Kind, Setback, kind, refused},
-    attempt::Attempt,
+    attempt::{Attempt, Stage},
     backoff::Backoff,
     contender::{OwnNode, Place},
     directories::Presence,
@@ -51,7 +51,7 @@ async fn queue_up(
                 Err(back) => {
                     own = back;
                     // By now the server may have ended the session: look again once it has not.
-                    attempt.progress.asks();
+                    attempt.progress.is(Stage::Asking);
                     attempt.session.stands().await?;
                 }
             },
@@ -63,7 +63,7 @@ async fn queue_up(
                 attempt.must_wait(None)?;
                 let before = format!("{}/{before}", attempt.node());
                 if let Some(watcher) = watch(attempt, &before).await? {
-                    attempt.progress.queues();
+                    attempt.progress.is(Stage::Queueing);
                     tokio::select! {
                         _ = watcher.changed() => {}
                         () = &mut gone => return Ok(None),
@@ -84,7 +84,7 @@ enum Turn {
 
 /// Lists the queue and finds our place in it.
 async fn look(attempt: &Attempt<'_>, own: &mut OwnNode, name: &str) -> Result<Turn, Setback> {
-    attempt.progress.asks();
+    attempt.progress.is(Stage::Asking);
     let session = attempt.session;
     let directory = attempt.node();
     let mut synced = false;
@@ -201,7 +201,7 @@ enum Birth {
 
 /// Creates our contender, and its directory where that is missing. True: nobody else is there.
 async fn enter(attempt: &Attempt<'_>, uuid: Uuid) -> Result<(OwnNode, bool), Setback> {
-    attempt.progress.asks();
+    attempt.progress.is(Stage::Asking);
     let session = attempt.session;
     let path = &attempt.request.path;
     let directory = attempt.node();

@@ -8,7 +8,7 @@ use zookeeper_client as zk;
 use super::{
     answer::{Setback, refused},
     nodes::Tag,
-    plain::Owner,
+    plain::is_held,
     queue,
     session::Session,
 };
@@ -40,7 +40,7 @@ async fn read(session: &Arc<Session>, path: &LockPath, most: usize) -> Result<Ve
         })
         .await?;
     match answer {
-        Ok((data, stat)) if Owner::of(&stat) == Owner::Session => return Ok(vec![entry(node, true, &data, &stat)]),
+        Ok((data, stat)) if is_held(&stat) => return Ok(vec![entry(node, true, &data, &stat)]),
         Err(zk::Error::NoNode) => return Ok(Vec::new()),
         // Children are listed with the same right; the list says so, if need be.
         Ok(_) | Err(_) => {}

@@ -32,7 +32,7 @@ use zookeeper_client as zk;
 pub(crate) use self::address::Address;
 use self::{
     answer::Setback,
-    attempt::{Attempt, Progress},
+    attempt::{Attempt, Progress, Stage},
     backoff::Backoff,
     session::Session,
     supervisor::Current,
@@ -226,7 +226,7 @@ impl Acquire {
                 Ok(hold) => return Ok(hold),
                 Err(Setback::Failed(error)) => return Err(error),
                 Err(Setback::SessionOver) => {
-                    progress.asks();
+                    progress.is(Stage::Asking);
                     last = Some(session);
                 }
             }
@@ -242,10 +242,15 @@ impl Acquire {
             Current::Closed => return Error::Closed,
         };
         // An answer that takes less than a second is not missing yet, only late for so short a wait.
-        if is_connected && (progress.is_queueing() || waited < ONE_TRY) {
-            Error::Busy { path: self.request.path.clone(), waited, holder: None }
-        } else {
-            Error::Unavailable { servers: self.config.address.servers(), waited, source }
+        match progress.stage() {
+            Stage::BeforeDirectory if is_connected => {
+                let node = format!("{}{}", self.config.address.chroot(), self.request.path);
+                plain::a_directory(&self.request.path, &node)
+            }
+            stage if is_connected && (stage == Stage::Queueing || waited < ONE_TRY) => {
+                Error::Busy { path: self.request.path.clone(), waited, holder: None }
+            }
+            _ => Error::Unavailable { servers: self.config.address.servers(), waited, source },
         }
     }
 

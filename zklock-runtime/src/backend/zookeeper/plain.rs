@@ -6,7 +6,7 @@ use zookeeper_client as zk;
 
 use super::{
     answer::{Kind, Setback, kind, refused},
-    attempt::Attempt,
+    attempt::{Attempt, Stage},
     backoff::Backoff,
     contender::{OwnNode, Place},
     nodes::Tag,
@@ -15,8 +15,10 @@ use super::{
     turns::Turns,
 };
 use crate::{
+    clock::Tick,
     error::{Cause, Error},
     hold::Hold,
+    path::LockPath,
 };
 
 /// Runs for the plain node of a `fair = false` lock: whoever creates it holds. Dropping the future withdraws.
@@ -25,13 +27,13 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result
     let path = &attempt.request.path;
     let node = attempt.node();
     // Others of this process are contending: they say who holds it soon enough.
-    attempt.progress.queues();
+    attempt.progress.is(Stage::Queueing);
     let _turn = turns.take(node).await;
     let uuid = Uuid::new_v4();
     let mut backoff = Backoff::of_request();
     let mut round = 0_u32;
     loop {
-        attempt.progress.asks();
+        attempt.progress.is(Stage::Asking);
         round += 1;
         if round > 3 {
             backoff.pause().await;
@@ -98,53 +100,33 @@ async fn wait(attempt: &Attempt<'_>) -> Result<bool, Setback> {
             }
             Err(error) => return Err(refused(Some(path), "READ", &attempt.full(node), error).into()),
         };
-    match Owner::of(&stat) {
-        Owner::Session => {
-            attempt.must_wait(holder)?;
-            attempt.progress.queues();
-            watcher.changed().await;
-            Ok(true)
-        }
-        Owner::Container if stat.num_children == 0 => {
-            drop(watcher);
-            // A fair lock that nobody uses just now.
-            match session.ask(|client| async move { client.delete(node, None).await }).await? {
-                Ok(()) | Err(zk::Error::NoNode | zk::Error::NotEmpty) => Ok(false),
-                Err(error) => {
-                    let above = attempt.full(node.rsplit_once('/').map_or("/", |(above, _)| above));
-                    Err(refused(Some(path), "DELETE", &above, error).into())
-                }
-            }
-        }
-        Owner::Container | Owner::Nobody => Err(Error::WrongKind {
-            path: path.clone(),
-            found: format!(
-                "node \"{}\" is a directory, as fair locks and the paths above other locks have it",
-                attempt.full(node)
-            ),
-        }
-        .into()),
+    if is_held(&stat) {
+        attempt.must_wait(holder)?;
+        attempt.progress.is(Stage::Queueing);
+        watcher.changed().await;
+        return Ok(true);
     }
+    // A directory: the server does not tell clients whether it is a container, which it sweeps away when empty, or
+    // somebody's persistent node, which is not ours to delete. Once used and now empty, it may be swept.
+    let is_left_over = stat.num_children == 0 && stat.cversion > 0 && stat.data_length == 0;
+    if is_left_over && Tick::now() < attempt.request.wait_until {
+        attempt.progress.is(Stage::BeforeDirectory);
+        watcher.changed().await;
+        return Ok(true);
+    }
+    Err(a_directory(path, &attempt.full(node)).into())
 }
 
-/// Whom a node belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    Session,
-    Container,
-    /// Persistent, perhaps with a time to live.
-    Nobody,
+/// Whether the node is somebody's lock: containers and nodes with a time to live have no owner for clients
+/// (`DataNode.getClientEphemeralOwner`).
+pub(super) fn is_held(stat: &zk::Stat) -> bool {
+    stat.ephemeral_owner != 0
 }
 
-impl Owner {
-    pub(super) fn of(stat: &zk::Stat) -> Self {
-        // `EphemeralType.java`: containers have the lowest number there is, the top byte ff means a time to live.
-        match stat.ephemeral_owner {
-            0 => Self::Nobody,
-            i64::MIN => Self::Container,
-            owner if owner.cast_unsigned() >> 56 == 0xff => Self::Nobody,
-            _ => Self::Session,
-        }
+pub(super) fn a_directory(path: &LockPath, node: &str) -> Error {
+    Error::WrongKind {
+        path: path.clone(),
+        found: format!("node \"{node}\" is a directory, as fair locks and the paths above other locks have it"),
     }
 }
 

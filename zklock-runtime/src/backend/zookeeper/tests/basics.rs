@@ -27,8 +27,9 @@ async fn a_free_lock_is_granted_and_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_free_lock_takes_one_request() {
-    let (server, chroot) = chroot("one").await;
-    let peer = Peer::connect(&chroot.url(), "a").await;
+    // A server of its own, since requests are counted.
+    let server = zklock_testkit::ZooKeeper::start().await.unwrap();
+    let peer = Peer::connect(&server.url(), "a").await;
     release(peer.lock("/a").await).await;
     let packets = async || server.metric("zk_packets_received").await.unwrap();
     // Heartbeats, pings and this question itself are noise: the least of some tries counts.
@@ -131,16 +132,30 @@ async fn the_two_kinds_do_not_mix() {
     server.create_node(&format!("{}/p", chroot.path()), b"").await.unwrap();
     let error = peer.acquire(plain("/p", SOON)).await.unwrap_err();
     assert!(matches!(error, Error::WrongKind { .. }), "{error}");
-    // A directory that a fair lock left behind is no obstacle.
-    let other = Peer::connect(&chroot.url(), "b").await;
-    let hold = peer.lock("/q").await;
-    let second = other.start(fair("/q", SOON));
-    is_queued(server, &chroot, "/q", 2).await;
+}
+
+#[tokio::test]
+async fn a_plain_lock_waits_for_an_empty_directory_to_be_swept() {
+    let sweep = "-Dznode.container.checkIntervalMs=500";
+    let server = zklock_testkit::ZooKeeper::builder().java_option(sweep).start().await.unwrap();
+    let (a, b) = (Peer::connect(&server.url(), "a").await, Peer::connect(&server.url(), "b").await);
+    let hold = a.lock("/q").await;
+    let second = b.start(fair("/q", SOON));
+    until("both are queued", async || server.children("/q").await.unwrap().len() == 2).await;
     release(hold).await;
+    // Not of the session that made the directory, so it stays.
     release(second.await.unwrap().unwrap()).await;
-    assert!(server.node(&format!("{}/q", chroot.path())).await.unwrap().is_some());
-    eprintln!("{:?}", server.node(&format!("{}/q", chroot.path())).await);eprintln!("{:?}", server.children(&format!("{}/q", chroot.path())).await);
-    release(peer.run_for("/q").await).await;
+    let error = a.acquire(plain("/q", Duration::ZERO)).await.unwrap_err();
+    assert!(matches!(error, Error::WrongKind { .. }), "{error}");
+    release(a.run_for("/q").await).await;
+    // Somebody's own directory is not touched.
+    server.create_node("/p", b"").await.unwrap();
+    let hold = a.lock("/p/x").await;
+    release(hold).await;
+    until("it is empty", async || server.children("/p").await.unwrap().is_empty()).await;
+    let error = a.acquire(plain("/p", Duration::from_millis(300))).await.unwrap_err();
+    assert!(matches!(error, Error::WrongKind { .. }), "{error}");
+    assert!(server.node("/p").await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -1,4 +1,9 @@
 //! Against a real server.
 
 mod basics;
+mod cancel;
+mod neighbours;
+mod rights;
+mod sessions;
 mod support;
+mod wrap;

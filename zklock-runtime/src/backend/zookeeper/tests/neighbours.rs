@@ -1,0 +1,87 @@
+use zookeeper_client as zk;
+
+use super::support::{Peer, SOON, chroot, fair, is_queued, release, until, within};
+
+#[tokio::test]
+async fn others_in_the_directory_do_not_count_and_keep_it() {
+    let (server, chroot) = chroot("foreign").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let other = Peer::connect(&chroot.url(), "b").await;
+    let directory = format!("{}/a", chroot.path());
+    server.create_node(&directory, b"settings").await.unwrap();
+    for name in ["config", "foo-bar", "0000000000", "lock-0000000000", "_c_x-lock-0000000000"] {
+        server.create_node(&format!("{directory}/{name}"), b"").await.unwrap();
+    }
+    let hold = peer.lock("/a").await;
+    let waiting = other.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 7).await;
+    assert!(!waiting.is_finished());
+    release(hold).await;
+    release(within(SOON, waiting).await.unwrap().unwrap()).await;
+    is_queued(server, &chroot, "/a", 5).await;
+}
+
+#[tokio::test]
+async fn a_foreign_child_keeps_a_directory_that_we_made() {
+    let (server, chroot) = chroot("kept").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let directory = format!("{}/a", chroot.path());
+    let hold = peer.lock("/a").await;
+    let kazoo = format!("{directory}/0f0e0d0c0b0a09080706050403020100__lock__0000000001");
+    server.create_node(&kazoo, b"").await.unwrap();
+    // This one lists, and sees it.
+    let second = peer.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 3).await;
+    release(hold).await;
+    let second = within(SOON, second).await.unwrap().unwrap();
+    server.delete_node(&kazoo).await.unwrap();
+    release(second).await;
+    release(peer.lock("/b").await).await;
+    assert!(server.node(&directory).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn locks_nest_in_the_tree() {
+    let (server, chroot) = chroot("nested").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let outer = peer.lock("/a").await;
+    let inner = peer.lock("/a/b").await;
+    let innermost = peer.lock("/a/b/c").await;
+    release(outer).await;
+    let outer = peer.lock("/a").await;
+    assert!(outer.is_held() && inner.is_held() && innermost.is_held());
+    release(inner).await;
+    release(innermost).await;
+    release(outer).await;
+    for path in ["/a", "/a/b", "/a/b/c"] {
+        let children = server.children(&format!("{}{path}", chroot.path())).await.unwrap();
+        assert!(children.iter().all(|child| !child.starts_with("_c_")), "{path}: {children:?}");
+    }
+}
+
+/// Curator's layout by another client: it holds, we wait; we hold, it is behind us.
+#[tokio::test]
+async fn another_client_with_the_same_layout_is_waited_for() {
+    let (server, chroot) = chroot("curator").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let curator = zk::Client::connect(&chroot.connect_string()).await.unwrap();
+    let options = zk::LockOptions::new(zk::Acls::anyone_all())
+        .with_ancestor_options(zk::CreateMode::Container.with_acls(zk::Acls::anyone_all()))
+        .unwrap();
+    let lock = || zk::LockPrefix::new_curator("/a", "lock-").unwrap();
+    let theirs = curator.lock(lock(), b"10.0.0.1", options.clone()).await.unwrap();
+    let waiting = peer.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 2).await;
+    assert!(!waiting.is_finished());
+    drop(theirs);
+    let ours = within(SOON, waiting).await.unwrap().unwrap();
+    let theirs = tokio::spawn({
+        let curator = curator.clone();
+        async move { curator.lock(lock(), b"10.0.0.1", options).await.map(zk::LockClient::into_owned) }
+    });
+    is_queued(server, &chroot, "/a", 2).await;
+    assert!(!theirs.is_finished());
+    release(ours).await;
+    drop(within(SOON, theirs).await.unwrap().unwrap());
+    until("all are gone", async || server.children(&format!("{}/a", chroot.path())).await.unwrap().is_empty()).await;
+}
