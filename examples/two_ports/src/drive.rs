@@ -103,11 +103,11 @@ impl Drive {
         let first = self.post(left, "/orders/42/blocks");
         self.until(left, Step::Holds).await?;
         let second = self.post(right, "/orders/42/pay?ms=200");
-        let (second, first) = (self.answer(right, second).await?, self.answer(left, first).await?);
+        let (first, second) = (self.answer(left, first).await?, self.answer(right, second).await?);
         self.fact("the one that blocked got 504, the other has paid", [first.0, second.0] == [504, 200]);
         self.fact(
             format_args!("{right} had the lock after it was taken from {left}, and before {left} woke up"),
-            self.in_order(&[(left, Step::Taken), (right, Step::Holds), (right, Step::Ended), (left, Step::Ended)]),
+            self.in_order(&[(left, Step::Forced), (right, Step::Holds), (left, Step::Ended)]),
         );
         self.owes(42, before + 450).await?;
 
@@ -197,10 +197,13 @@ impl Drive {
             earlier.map_or(0.0, |earlier| (event.at - earlier.at) / 1e3)
         };
         let what = match event.step {
-            Step::Waits => format!("{} {}", event.function, event.path),
-            Step::Holds => format!("holds the lock, waited {:.2} s", since(Step::Waits)),
+            Step::Waits => format!("{} wants {}", event.function, event.path),
+            Step::Holds => match since(Step::Waits) {
+                ..0.005 => "holds the lock".to_owned(),
+                waited => format!("holds the lock, waited {waited:.2} s"),
+            },
             Step::Stopping => format!("past its limit after {:.2} s", since(Step::Holds)),
-            Step::Taken => format!("lock taken after {:.2} s", since(Step::Holds)),
+            Step::Forced => format!("does not yield: forced after {:.2} s", since(Step::Holds)),
             Step::Ended => event.detail.clone(),
         };
         self.line(event.at, event.port, &what);

@@ -48,6 +48,9 @@ struct Args {
     drive: bool,
 }
 
+/// How long a body that was stopped has to yield, before it is ended from outside.
+const GRACE: Duration = Duration::from_millis(500);
+
 fn main() -> ExitCode {
     let args = Args::parse();
     // One thread may be blocked by a body on purpose.
@@ -84,7 +87,7 @@ async fn run(args: Args) -> Result<ExitCode, String> {
     let database = args.database.clone();
     let database = database.unwrap_or_else(|| format!("sqlite:{}", folder.path().join("orders.db").display()));
     let timeline = Timeline::start();
-    let (locks, orders) = database::open(&database, Locks::builder(&args.url)).await?;
+    let (locks, orders) = database::open(&database, Locks::builder(&args.url).grace(GRACE)).await?;
     locks.install();
 
     let (stop, stopping) = watch::channel(false);

@@ -65,12 +65,13 @@ async fn hangs(Path(id): Path<i64>, #[tx] tx: &mut Connection) -> Answer {
     receipt(tx, id).await
 }
 
-/// Blocks its thread, so that nobody can stop it. After two seconds, and one of grace, its transaction is ended from
-/// outside and the lock is taken from it; when it wakes, its commit is refused.
+/// Blocks its thread, so that nobody can stop it. After two seconds, and the grace time, its transaction is ended from
+/// outside and the lock is taken from it; when it wakes, its commit is refused (504). On SQLite no hand can be laid on the
+/// connection that it has, so there the next one's transaction waits for it to wake.
 #[zk_lock(path = "/orders/{id}", timeout = "2s", transactional)]
 async fn blocks(Path(id): Path<i64>, #[tx] tx: &mut Connection) -> Answer {
     add(tx, id, HALF).await?;
-    thread::sleep(Duration::from_secs(4));
+    thread::sleep(Duration::from_secs(5));
     add(tx, id, HALF).await?;
     receipt(tx, id).await
 }

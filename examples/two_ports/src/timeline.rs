@@ -58,8 +58,8 @@ pub(crate) enum Step {
     Holds,
     /// Past its limit: the reaper is stopping it.
     Stopping,
-    /// It did not yield: the lock was taken from it.
-    Taken,
+    /// It does not yield: its transaction is ended from outside, and the lock is taken from it.
+    Forced,
     /// Committed, rolled back, or never granted.
     Ended,
 }
@@ -180,7 +180,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Timeline {
         let fields = Fields::of(|visit| event.record(visit));
         match *event.metadata().level() {
             Level::WARN => self.reaped(fields.get("token"), Step::Stopping),
-            Level::ERROR => self.reaped(fields.get("token"), Step::Taken),
+            Level::ERROR => self.reaped(fields.get("token"), Step::Forced),
             _ => {}
         }
     }
