@@ -1,6 +1,8 @@
 //! One at a time, all or nothing.
 
 pub use zklock_macros::zk_lock;
+#[cfg(feature = "sqlx")]
+pub use sqlx;
 #[cfg(feature = "zookeeper")]
 pub use zklock_runtime::Acl;
 #[doc(hidden)]
@@ -9,3 +11,5 @@ pub use zklock_runtime::{
     Cause, Commits, Ensemble, Error, FencingToken, FromLockError, Guard, HeldLock, HoldPhase, Lock, LockPath,
     Locks, LocksBuilder, LostReason, QueueEntry, Snapshot, WaitingLock,
 };
+#[cfg(feature = "sqlx")]
+pub use zklock_runtime::{Database, TxParam};

@@ -35,3 +35,5 @@ pub use observe::{HeldLock, HoldPhase, Snapshot, WaitingLock};
 pub use outcome::{Commits, FromLockError};
 pub use path::LockPath;
 pub use token::{Ensemble, FencingToken};
+#[cfg(feature = "sqlx")]
+pub use transaction::{Database, TxParam};

@@ -4,7 +4,7 @@ use zookeeper_client as zk;
 
 use super::support::{Peer, SOON, chroot, config, fair, plain, release, until, within};
 use crate::{
-    backend::{Backend, zookeeper::Access},
+    backend::{Backend, zookeeper::Acl},
     error::Error,
 };
 
@@ -110,7 +110,7 @@ async fn a_chroot_without_rights_is_refused_at_once() {
     // With the right password it works, and only for those who have it.
     let mut ours = config(&format!("{}/mine", chroot.url()), "a");
     ours.auth.push(("digest".into(), b"admin:secret".to_vec()));
-    ours.access = Access::Creator;
+    ours.acl = Acl::Creator;
     let peer = Peer::with(ours).await.unwrap();
     let hold = peer.lock("/a").await;
     let stranger = Peer::connect(&format!("{}/mine", chroot.url()), "b").await;
@@ -126,7 +126,7 @@ async fn a_chroot_without_rights_is_refused_at_once() {
 async fn an_acl_that_needs_credentials_is_refused_without_them() {
     let (_, chroot) = chroot("noauth").await;
     let mut ours = config(&format!("{}/x", chroot.url()), "a");
-    ours.access = Access::Creator;
+    ours.acl = Acl::Creator;
     let error = within(SOON, Peer::with(ours)).await.err().unwrap();
     assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains("auth"), "{error}");
     let mut ours = config(&chroot.url(), "a");
