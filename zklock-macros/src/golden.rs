@@ -52,7 +52,12 @@ fn transactional() {
 fn on_error() {
     golden(
         "on_error",
-        &quote!(path = path, timeout = "none", on_error = Self::failed, transactional(pool = outer, commit_if = done)),
+        &quote!(
+            path = path,
+            timeout = "none",
+            on_error = Self::failed,
+            transactional(pool = outer, commit_if = done)
+        ),
         &quote! {
             async fn pay(path: LockPath, outer: &mut PgConnection, #[tx] tx: &mut PgConnection) {
                 tx.execute("..").await;

@@ -26,7 +26,10 @@ use crate::{
 
 /// Two web servers that share one lock.
 #[derive(Parser)]
-#[command(version, after_help = "Two processes:\n  two_ports --port 8080 --url zk://localhost:2181 --database postgres://..\n  two_ports --port 8081 --url zk://localhost:2181 --database postgres://..")]
+#[command(
+    version,
+    after_help = "Two processes:\n  two_ports --port 8080 --url zk://localhost:2181 --database postgres://..\n  two_ports --port 8081 --url zk://localhost:2181 --database postgres://.."
+)]
 struct Args {
     /// The ports; one alone gives one server, so that two processes can be run. 0 is any that is free
     #[arg(long = "port", value_name = "PORT", value_delimiter = ',', num_args = 1.., default_values_t = [8080, 8081])]
@@ -85,7 +88,8 @@ async fn run(args: Args) -> Result<ExitCode, String> {
     let folder = tempfile::Builder::new().prefix("two_ports-").tempdir();
     let folder = folder.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
     let database = args.database.clone();
-    let database = database.unwrap_or_else(|| format!("sqlite:{}", folder.path().join("orders.db").display()));
+    let database =
+        database.unwrap_or_else(|| format!("sqlite:{}", folder.path().join("orders.db").display()));
     let timeline = Timeline::start();
     let (locks, orders) = database::open(&database, Locks::builder(&args.url).grace(GRACE)).await?;
     locks.install();
@@ -125,7 +129,11 @@ fn peers(args: &Args, ports: &[u16], own: u16) -> Vec<String> {
         ([_], 8081) => vec![8080],
         _ => ports.iter().copied().filter(|&port| port != own).collect(),
     };
-    if args.peers.is_empty() { others.iter().map(|port| format!(":{port}")).collect() } else { args.peers.clone() }
+    if args.peers.is_empty() {
+        others.iter().map(|port| format!(":{port}")).collect()
+    } else {
+        args.peers.clone()
+    }
 }
 
 fn announce(args: &Args, ports: &[u16]) {

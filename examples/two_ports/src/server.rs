@@ -1,8 +1,4 @@
-use std::{
-    collections::VecDeque,
-    convert::Infallible,
-    io,
-};
+use std::{collections::VecDeque, convert::Infallible, io};
 
 use axum::{
     Extension, Router,

@@ -124,7 +124,8 @@ impl Timeline {
 
     /// The reaper works outside of the span: the token says whom it means.
     fn reaped(&self, token: &str, step: Step) {
-        let call = self.past().iter().find(|event| event.step == Step::Holds && event.detail == token).cloned();
+        let call =
+            self.past().iter().find(|event| event.step == Step::Holds && event.detail == token).cloned();
         if let Some(call) = call {
             self.tell(&call, step, "");
         }
@@ -143,8 +144,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Timeline {
         if let Some(port) = fields.get("port").parse().ok() {
             span.extensions_mut().insert(Port(port));
         }
-        let port =
-            span.scope().find_map(|outer| outer.extensions().get::<Port>().map(|&Port(port)| port));
+        let port = span.scope().find_map(|outer| outer.extensions().get::<Port>().map(|&Port(port)| port));
         if let (Some(port), "zk_lock") = (port, span.name()) {
             let function = fields.get("function").rsplit("::").next().unwrap_or_default();
             let call = Event {

@@ -70,7 +70,8 @@ pub async fn until(port: u16, step: &str) {
     let mut told = Body::new(response.await.expect("it answers").into_body()).into_data_stream();
     let mut text = String::new();
     while !text.contains(&wanted) {
-        let piece = timeout(SOON, told.next()).await.unwrap_or_else(|_| panic!("{step} does not come: {text}"));
+        let piece =
+            timeout(SOON, told.next()).await.unwrap_or_else(|_| panic!("{step} does not come: {text}"));
         text += &String::from_utf8_lossy(&piece.expect("it goes on").expect("it goes on"));
     }
 }

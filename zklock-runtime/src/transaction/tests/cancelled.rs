@@ -250,7 +250,8 @@ async fn runtime_ends<DB: Bench>(in_a_statement: bool) {
     let thread = std::thread::spawn({
         let (lab, hold) = (lab.clone(), hold.clone());
         move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
             runtime.spawn(async move {
                 let mut tx = lab.begin(&hold).await.unwrap();
                 DB::insert(connection(&mut tx), 1).await.unwrap();

@@ -188,7 +188,11 @@ async fn the_lock_outlasts_the_transaction<DB: Bench>() {
             hold.release();
             assert!(!released.is_released());
         }
-        if commit { soon(tx.commit()).await.unwrap() } else { soon(tx.rollback()).await }
+        if commit {
+            soon(tx.commit()).await.unwrap()
+        } else {
+            soon(tx.rollback()).await
+        }
         hold.release();
         released.released().await;
     }

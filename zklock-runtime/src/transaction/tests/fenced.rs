@@ -75,7 +75,8 @@ async fn the_same_grant_passes_twice<DB: Bench>() {
     let (hold, _) = lab.hold("/a");
     for id in [1, 2] {
         // The same grant, entered again: a hold of its own, with the token and the attempt of the outer one.
-        let options = crate::options::LockOptions { fair: true, timeout: None, wait: None, function: "tests::inner" };
+        let options =
+            crate::options::LockOptions { fair: true, timeout: None, wait: None, function: "tests::inner" };
         let again = Hold::nested(&hold, options);
         let mut tx = lab.begin(&again).await.unwrap();
         DB::insert(connection(&mut tx), id).await.unwrap();
@@ -101,7 +102,8 @@ fn ensemble(name: u8) -> Ensemble {
 async fn a_row_of_another_ensemble_is_foreign_until_adopted<DB: Bench>() {
     let lab = Lab::<DB>::new().await;
     pass(&lab, "/a").await;
-    let under = |ensemble| lab.granted("/a", Some(Duration::from_secs(10)), ensemble, Validity::unlimited()).0;
+    let under =
+        |ensemble| lab.granted("/a", Some(Duration::from_secs(10)), ensemble, Validity::unlimited()).0;
     let hold = under(ensemble(7));
     let error = lab.begin(&hold).await.unwrap_err();
     let Error::ForeignFence { theirs, ours, .. } = &error else { panic!("{error}") };
