@@ -8,7 +8,7 @@ use std::{
 use tokio::{runtime::Handle, sync::oneshot};
 use uuid::Uuid;
 
-use super::{Backend, BoxFuture, QueueEntry, Request};
+use super::{Backend, BoxFuture, Deletes, QueueEntry, Request};
 use crate::{
     clock::Tick,
     engine::sleep_until,
@@ -126,6 +126,20 @@ impl Backend for Memory {
     fn inspect(&self, path: &LockPath) -> BoxFuture<Result<Vec<QueueEntry>, Error>> {
         let entries = self.table.inspect(path);
         Box::pin(async { Ok(entries) })
+    }
+
+    #[cfg(feature = "sqlx")]
+    fn ensemble(&self, _: Tick) -> BoxFuture<Result<Ensemble, Error>> {
+        Box::pin(async { Ok(Ensemble::MEMORY) })
+    }
+
+    #[cfg(feature = "sqlx")]
+    fn fence_key(&self, path: &LockPath) -> String {
+        path.as_str().to_owned()
+    }
+
+    fn deletes(&self) -> Deletes {
+        Deletes::default()
     }
 
     fn close(&self) -> BoxFuture<()> {

@@ -6,14 +6,12 @@ use std::sync::{
 use uuid::Uuid;
 use zookeeper_client as zk;
 
-use super::{answer::Setback, nodes::Tag, session::{Node, Session}};
-use crate::{
-    backend::Request,
-    clock::Tick,
-    error::Error,
-    hold::Grant,
-    token::FencingToken,
+use super::{
+    answer::Setback,
+    nodes::Tag,
+    session::{Node, Session},
 };
+use crate::{backend::Request, clock::Tick, error::Error, hold::Grant, token::FencingToken};
 
 /// One try to get a lock, on one session.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +97,7 @@ impl Attempt<'_> {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         if node_gone(self.session, node).await.is_err() {
             // Whoever waits besides hears of the end of the session by itself.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -127,7 +127,9 @@ pub(super) fn is_held(stat: &zk::Stat) -> bool {
 pub(super) fn a_directory(path: &LockPath, node: &str) -> Error {
     Error::WrongKind {
         path: path.clone(),
-        found: format!("node \"{node}\" is a directory, as fair locks and the paths above other locks have it"),
+        found: format!(
+            "node \"{node}\" is a directory, as fair locks and the paths above other locks have it"
+        ),
     }
 }
 
