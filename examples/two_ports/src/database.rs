@@ -5,9 +5,11 @@ mod sqlite;
 use std::{fmt::Display, time::Duration};
 
 use axum::Router;
-use sqlx::{ConnectOptions, Connection, pool::PoolOptions};
 use tokio::time::timeout;
-use zklock::{Locks, LocksBuilder};
+use zklock::{
+    Locks, LocksBuilder,
+    sqlx::{ConnectOptions, Connection, pool::PoolOptions},
+};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -20,9 +22,11 @@ pub(crate) async fn open(url: &str, locks: LocksBuilder) -> Result<(Locks, Route
             let options = $database::options(url).map_err(|error| unusable(url, &error))?;
             // A pool goes on trying; whoever mistyped the address wants to hear of it.
             let tried = timeout(PATIENCE, options.connect()).await;
-            let tried = tried.map_err(|_| unusable(url, &"no answer"))?.map_err(|error| unusable(url, &error))?;
+            let tried =
+                tried.map_err(|_| unusable(url, &"no answer"))?.map_err(|error| unusable(url, &error))?;
             tried.close().await.map_err(|error| unusable(url, &error))?;
-            let pool = PoolOptions::<$database::Db>::new().acquire_timeout(PATIENCE).connect_lazy_with(options);
+            let pool =
+                PoolOptions::<$database::Db>::new().acquire_timeout(PATIENCE).connect_lazy_with(options);
             let locks = locks.pool(pool.clone()).connect().await.map_err(|error| error.to_string())?;
             let guard = locks.mutex("/orders-table").acquire().await.map_err(|error| error.to_string())?;
             let created = guard.run($database::orders::create_table(&pool)).await;

@@ -62,7 +62,9 @@ impl Drive {
         let [left, right] = self.ports;
         say(format_args!("{:>9}   {left:<36}{right}", ""));
 
-        self.scene(format_args!("{right} pays. {left} wants to pay the same order, and waits for the commit"));
+        self.scene(format_args!(
+            "{right} pays. {left} wants to pay the same order, and waits for the commit"
+        ));
         let before = self.paid(left, 42).await?;
         let first = self.post(right, "/orders/42/pay?ms=800");
         self.until(right, Step::Holds).await?;
@@ -71,7 +73,12 @@ impl Drive {
         self.fact("both have paid", [first.0, second.0] == [200, 200]);
         self.fact(
             format_args!("{left} had the lock only after {right} had committed"),
-            self.in_order(&[(right, Step::Holds), (left, Step::Waits), (right, Step::Ended), (left, Step::Holds)]),
+            self.in_order(&[
+                (right, Step::Holds),
+                (left, Step::Waits),
+                (right, Step::Ended),
+                (left, Step::Holds),
+            ]),
         );
         self.owes(42, before + 200).await?;
 
@@ -126,7 +133,12 @@ impl Drive {
         let (first, second) = (self.answer(left, first).await?, self.answer(right, second).await?);
         self.fact("both have paid", [first.0, second.0] == [200, 200]);
         let one_by_one = |one, other| {
-            self.in_order(&[(one, Step::Holds), (one, Step::Ended), (other, Step::Holds), (other, Step::Ended)])
+            self.in_order(&[
+                (one, Step::Holds),
+                (one, Step::Ended),
+                (other, Step::Holds),
+                (other, Step::Ended),
+            ])
         };
         self.fact("one after the other", one_by_one(left, right) || one_by_one(right, left));
         self.owes(7, before + 200).await
@@ -217,7 +229,10 @@ impl Drive {
     }
 
     async fn paid(&self, port: u16, order: i64) -> Result<i64, String> {
-        let (_, body) = self.send("GET", port, &format!("/orders/{order}")).await.map_err(|error| error.to_string())??;
+        let (_, body) = self
+            .send("GET", port, &format!("/orders/{order}"))
+            .await
+            .map_err(|error| error.to_string())??;
         body["paid"].as_i64().ok_or_else(|| format!("{port} does not know order {order}: {body}"))
     }
 
@@ -231,7 +246,10 @@ impl Drive {
         let client = self.client.clone();
         tokio::spawn(async move {
             let wrong = |error: &dyn Display| format!("{url}: {error}");
-            let response = client.request(request.map_err(|error| wrong(&error))?).await.map_err(|error| wrong(&error))?;
+            let response = client
+                .request(request.map_err(|error| wrong(&error))?)
+                .await
+                .map_err(|error| wrong(&error))?;
             let status = response.status().as_u16();
             let body = axum::body::to_bytes(Body::new(response.into_body()), 1 << 20).await;
             let body = serde_json::from_slice(&body.map_err(|error| wrong(&error))?).unwrap_or_default();
@@ -241,6 +259,6 @@ impl Drive {
 }
 
 /// A reader who has gone, such as `head`, is no fault.
-fn say(line: impl Display) {
+pub(crate) fn say(line: impl Display) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -124,7 +124,8 @@ impl Timeline {
 
     /// The reaper works outside of the span: the token says whom it means.
     fn reaped(&self, token: &str, step: Step) {
-        let call = self.past().iter().find(|event| event.step == Step::Holds && event.detail == token).cloned();
+        let call =
+            self.past().iter().find(|event| event.step == Step::Holds && event.detail == token).cloned();
         if let Some(call) = call {
             self.tell(&call, step, "");
         }
@@ -140,11 +141,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Timeline {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let fields = Fields::of(|visit| attributes.record(visit));
-        if let Some(port) = fields.get("port").parse().ok() {
+        if let Ok(port) = fields.get("port").parse() {
             span.extensions_mut().insert(Port(port));
         }
-        let port =
-            span.scope().find_map(|outer| outer.extensions().get::<Port>().map(|&Port(port)| port));
+        let port = span.scope().find_map(|outer| outer.extensions().get::<Port>().map(|&Port(port)| port));
         if let (Some(port), "zk_lock") = (port, span.name()) {
             let function = fields.get("function").rsplit("::").next().unwrap_or_default();
             let call = Event {

@@ -28,7 +28,11 @@ async fn a_port_that_is_taken_is_said_in_one_line() {
 async fn what_cannot_be_reached_is_said_in_one_line() {
     let nobody = free_port();
     for (option, url, says) in [
-        ("--database", format!("postgres://me:secret@127.0.0.1:{nobody}/shop"), "no database at postgres://me@127"),
+        (
+            "--database",
+            format!("postgres://me:secret@127.0.0.1:{nobody}/shop"),
+            "no database at postgres://me@127",
+        ),
         ("--database", format!("mysql://me:secret@127.0.0.1:{nobody}/shop"), "no database at mysql://me@127"),
         ("--database", "sqlite:/no/such/folder/orders.db".into(), "no database at sqlite:/no/such/folder"),
         ("--database", "orders.db".into(), "\"orders.db\" is not the address of a database"),
@@ -51,7 +55,9 @@ async fn the_page_asks_nobody_else() {
     assert!(!page.replace("http://www.w3.org/2000/svg", "").contains("http:"), "{page}");
     assert!(!page.contains("https:"), "{page}");
     let (_, source) = get(both.ports[1], "/orders.rs").await;
-    assert!(source.contains("#[zk_lock(path = \"/orders/{id}\", fair = true, timeout = \"5s\", transactional)]"));
+    assert!(
+        source.contains("#[zk_lock(path = \"/orders/{id}\", fair = true, timeout = \"5s\", transactional)]")
+    );
     assert_eq!(both.end(Signal::TERM).await, Some(0));
 }
 
