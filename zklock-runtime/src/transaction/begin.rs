@@ -76,8 +76,14 @@ impl<DB: Database> Begin<DB> {
                 return;
             }
         };
-        let mut session =
-            Box::new(Session::new(connection, &self.pool, &self.hold, &self.engine, self.spec.unfenced, self.grace));
+        let mut session = Box::new(Session::new(
+            connection,
+            &self.pool,
+            &self.hold,
+            &self.engine,
+            self.spec.unfenced,
+            self.grace,
+        ));
         let begun = tokio::select! {
             begun = self.start(&mut session) => begun,
             reason = session::over(&self.hold) => Err(self.hold.error(reason)),
@@ -167,9 +173,11 @@ pub(crate) fn refused(hold: &Hold, row: &Row, stored: Option<&Stored>, enough: b
     match stored {
         None if enough => Err(failed(hold, "the fence row is deleted again and again")),
         None => Ok(()),
-        Some(stored) if stored.ensemble != row.ensemble => {
-            Err(Error::ForeignFence { path, theirs: stored.ensemble_name(), ours: hold.token().ensemble().to_string() })
-        }
+        Some(stored) if stored.ensemble != row.ensemble => Err(Error::ForeignFence {
+            path,
+            theirs: stored.ensemble_name(),
+            ours: hold.token().ensemble().to_string(),
+        }),
         Some(stored) if row.may_follow(stored) && !enough => Ok(()),
         Some(_) => Err(Error::Fenced { path }),
     }

@@ -96,7 +96,9 @@ impl<'a, DB: Database> Tx<'a, DB> {
     {
         match origin {
             Origin::Pool(pool) => Box::pin(begin::begin(pool, hold, spec, engine, fence, grace)),
-            Origin::Installed => Box::pin(std::future::ready(Err(begin::failed(hold, "no pool was looked up")))),
+            Origin::Installed => {
+                Box::pin(std::future::ready(Err(begin::failed(hold, "no pool was looked up"))))
+            }
             Origin::Outer(connection) => Box::pin(async move {
                 Joined::begin(connection, hold, spec).await.map(|joined| Tx(Inner::Joined(joined)))
             }),

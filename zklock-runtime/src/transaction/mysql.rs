@@ -181,7 +181,11 @@ impl Database for MySql {
         raw_sql(Self::FENCE_TABLE).execute(connection).await.map(drop)
     }
 
-    async fn create_floor(connection: &mut MySqlConnection, floor: &str, ensemble: &[u8]) -> sqlx::Result<()> {
+    async fn create_floor(
+        connection: &mut MySqlConnection,
+        floor: &str,
+        ensemble: &[u8],
+    ) -> sqlx::Result<()> {
         query(
             "INSERT IGNORE INTO zklock_fence (path, ensemble, token, attempt, writer) VALUES (?, ?, '', '', '')",
         )
@@ -237,8 +241,7 @@ impl Database for MySql {
              SELECT CAST(@zklock_deleted AS SIGNED)",
             older_than.as_micros().min(1 << 60),
         );
-        let deleted: Option<i64> =
-            raw_sql(AssertSqlSafe(text)).fetch_one(connection).await?.try_get(0)?;
+        let deleted: Option<i64> = raw_sql(AssertSqlSafe(text)).fetch_one(connection).await?.try_get(0)?;
         Ok(deleted.unwrap_or(0).max(0).unsigned_abs())
     }
 

@@ -81,9 +81,7 @@ impl<DB: Database> TxParam for Transaction<'_, DB> {
         Box::pin(async move {
             match Transaction::begin(tx.connection()?, None).await {
                 Ok(transaction) => Ok(Nested { transaction, hold }),
-                Err(error) => {
-                    Err(Error::Database { path: hold.path().clone(), source: Cause::new(error) })
-                }
+                Err(error) => Err(Error::Database { path: hold.path().clone(), source: Cause::new(error) }),
             }
         })
     }
