@@ -40,7 +40,7 @@ struct Args {
     /// Where the locks live: `zk://host:2181/chroot`, or in this process
     #[arg(long, value_name = "URL", default_value = "memory:")]
     url: String,
-    /// `postgres://..`, `mysql://..` or `sqlite:file` [default: a temporary file]
+    /// `postgres://..`, `mysql://..` or `sqlite:file` [default: a temporary SQLite file]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
     /// The server of another process, for the page to show [default: the other of 8080 and 8081]
