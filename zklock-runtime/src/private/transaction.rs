@@ -29,7 +29,7 @@ where
     T: TxParam,
     S: Connections<'a, T::Database>,
 {
-    let origin = origin(call, spec, source);
+    let origin = origin(call, *spec, source);
     Box::pin(async move {
         let origin = origin?;
         let open = match &origin {
@@ -43,7 +43,8 @@ where
         };
         let locks = call.guard.locks();
         let hold = call.guard.hold();
-        let tx = Tx::begin(origin, hold, spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
+        let tx =
+            Tx::begin(origin, hold, spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
         if let Some(open) = open {
             call.frame.set_transaction(open);
         }
@@ -53,7 +54,7 @@ where
 
 fn origin<'a, DB: Database>(
     call: &Call,
-    spec: &TxSpec,
+    spec: TxSpec,
     source: impl Connections<'a, DB>,
 ) -> Result<Origin<'a, DB>, Error> {
     let origin = match source.origin() {
@@ -73,7 +74,7 @@ fn origin<'a, DB: Database>(
 
 /// A second transaction of the same call chain on the same pool would not see what the first has written, and might
 /// wait for it.
-fn check_nesting(call: &Call, spec: &TxSpec, pool: usize) -> Result<(), Error> {
+fn check_nesting(call: &Call, spec: TxSpec, pool: usize) -> Result<(), Error> {
     let hold = call.guard.hold();
     let refuse = |outer, reason| Err(Error::NestedTransaction { path: hold.path().clone(), outer, reason });
     for (outer, function) in call.frame.transactions(pool) {
@@ -81,7 +82,10 @@ fn check_nesting(call: &Call, spec: &TxSpec, pool: usize) -> Result<(), Error> {
             return refuse(function, "it would not see what that one has written");
         }
         if outer.root_id() == hold.root_id() && !spec.unfenced {
-            return refuse(function, "on the same path it would wait for the fence row that the outer one has raised");
+            return refuse(
+                function,
+                "on the same path it would wait for the fence row that the outer one has raised",
+            );
         }
     }
     Ok(())
@@ -170,9 +174,10 @@ async fn commit<DB: Database>(call: Call, tx: Tx<'_, DB>) -> Result<(), Error> {
     }
     let open = call.frame.take_transaction();
     // What joined is a part of this commit: from here on nobody can take those locks either.
-    let lost = open.iter().flat_map(|open| &open.joined).find_map(|guard| {
-        guard.hold().start_commit().err().map(|reason| guard.hold().error(reason))
-    });
+    let lost = open
+        .iter()
+        .flat_map(|open| &open.joined)
+        .find_map(|guard| guard.hold().start_commit().err().map(|reason| guard.hold().error(reason)));
     let committed = match lost {
         None => tx.commit().await,
         Some(error) => {

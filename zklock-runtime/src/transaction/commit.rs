@@ -151,7 +151,9 @@ impl fmt::Display for Swallowed {
                  was not passed on, or a statement ended it (COMMIT, or DDL on MySQL)"
             ),
             Self::Depth => f.write_str("a transaction begun inside of it was neither committed nor dropped"),
-            Self::Late => f.write_str("a statement that was left running on its connection did not end in time"),
+            Self::Late => {
+                f.write_str("a statement that was left running on its connection did not end in time")
+            }
         }
     }
 }

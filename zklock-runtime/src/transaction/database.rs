@@ -176,7 +176,8 @@ pub struct Limits {
 impl Limits {
     /// Rounded up: the database must not be quicker than the reaper, who gives the better error.
     pub(crate) fn millis(&self) -> Option<u64> {
-        self.remaining.map(|remaining| u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX).saturating_add(1))
+        self.remaining
+            .map(|remaining| u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX).saturating_add(1))
     }
 }
 
@@ -230,5 +231,5 @@ pub(crate) mod sealed {
 
 /// The code of a database's own error.
 pub(crate) fn code(error: &sqlx::Error) -> Option<std::borrow::Cow<'_, str>> {
-    error.as_database_error().and_then(|error| error.code())
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code)
 }

@@ -41,6 +41,12 @@ pub(crate) use self::{
 
 use self::{joined::Joined, session::Session};
 
+/// The SQL that creates the table which fences transactions on `DB`, for those who keep their schema themselves and
+/// have turned off that zklock creates it.
+pub const fn fence_table_sql<DB: Database>() -> &'static str {
+    DB::FENCE_TABLE
+}
+
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What an annotation says of its transaction, in a constant.
@@ -95,10 +101,12 @@ impl<'a, DB: Database> Tx<'a, DB> {
         'a: 'f,
     {
         match origin {
-            Origin::Pool(pool) => Box::pin(begin::begin(pool, hold, spec, engine, fence, grace)),
-            Origin::Installed => Box::pin(std::future::ready(Err(begin::failed(hold, "no pool was looked up")))),
+            Origin::Pool(pool) => Box::pin(begin::begin(pool, hold, *spec, engine, fence, grace)),
+            Origin::Installed => {
+                Box::pin(std::future::ready(Err(begin::failed(hold, "no pool was looked up"))))
+            }
             Origin::Outer(connection) => Box::pin(async move {
-                Joined::begin(connection, hold, spec).await.map(|joined| Tx(Inner::Joined(joined)))
+                Joined::begin(connection, hold, *spec).await.map(|joined| Tx(Inner::Joined(joined)))
             }),
         }
     }
@@ -160,10 +168,10 @@ impl<'a, DB: Database> Tx<'a, DB> {
 
 impl<DB: Database> Drop for Tx<'_, DB> {
     fn drop(&mut self) {
-        if let Inner::Own(session) = &mut self.0 {
-            if let Some(session) = session.take() {
-                session::roll_back_in_background(session);
-            }
+        if let Inner::Own(session) = &mut self.0
+            && let Some(session) = session.take()
+        {
+            session::roll_back_in_background(session);
         }
     }
 }

@@ -36,7 +36,7 @@ pub trait TxParam {
 
     /// Ends it, keeping what was done with it or not.
     #[doc(hidden)]
-    fn close<'t>(slot: Self::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>>;
+    fn close(slot: Self::Slot<'_>, keep: bool) -> BoxFuture<'_, Result<(), Error>>;
 }
 
 /// What the body of a call works with.
@@ -54,10 +54,7 @@ where
 }
 
 /// Before [`Tx::commit`], with `keep`, or before [`Tx::rollback`], without.
-pub(crate) fn close<'t, T: TxParam>(slot: T::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>>
-where
-    T: 't,
-{
+pub(crate) fn close<'t, T: TxParam + 't>(slot: T::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>> {
     T::close(slot, keep)
 }
 
@@ -81,9 +78,7 @@ impl<DB: Database> TxParam for Transaction<'_, DB> {
         Box::pin(async move {
             match Transaction::begin(tx.connection()?, None).await {
                 Ok(transaction) => Ok(Nested { transaction, hold }),
-                Err(error) => {
-                    Err(Error::Database { path: hold.path().clone(), source: Cause::new(error) })
-                }
+                Err(error) => Err(Error::Database { path: hold.path().clone(), source: Cause::new(error) }),
             }
         })
     }
@@ -96,7 +91,7 @@ impl<DB: Database> TxParam for Transaction<'_, DB> {
         &mut slot.transaction
     }
 
-    fn close<'t>(slot: Self::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>> {
+    fn close(slot: Self::Slot<'_>, keep: bool) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             if !keep {
                 // Dropped: its rollback is queued, and swallowed by the one of the whole transaction.
@@ -130,7 +125,7 @@ macro_rules! connection {
                 slot
             }
 
-            fn close<'t>(_: Self::Slot<'t>, _: bool) -> BoxFuture<'t, Result<(), Error>> {
+            fn close(_: Self::Slot<'_>, _: bool) -> BoxFuture<'_, Result<(), Error>> {
                 Box::pin(std::future::ready(Ok(())))
             }
         }

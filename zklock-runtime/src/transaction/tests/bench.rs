@@ -39,13 +39,19 @@ pub(super) trait Bench: Database {
     const REMEMBERS: bool = false;
 
     /// Runs any text.
-    fn run(connection: &mut Self::Connection, text: &'static str) -> impl Future<Output = sqlx::Result<()>> + Send;
+    fn run(
+        connection: &mut Self::Connection,
+        text: &'static str,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
 
 macro_rules! common {
     ($connection:ty) => {
         async fn insert(connection: &mut $connection, id: i64) -> sqlx::Result<()> {
-            raw_sql(AssertSqlSafe(format!("INSERT INTO t (id, v) VALUES ({id}, 0)"))).execute(connection).await.map(drop)
+            raw_sql(AssertSqlSafe(format!("INSERT INTO t (id, v) VALUES ({id}, 0)")))
+                .execute(connection)
+                .await
+                .map(drop)
         }
 
         async fn touch(connection: &mut $connection) -> sqlx::Result<()> {
@@ -185,6 +191,9 @@ impl Bench for sqlx::Sqlite {
     }
 
     async fn settings(connection: &mut sqlx::SqliteConnection) -> sqlx::Result<String> {
-        query_scalar::<_, i64>("PRAGMA busy_timeout").fetch_one(connection).await.map(|value| value.to_string())
+        query_scalar::<_, i64>("PRAGMA busy_timeout")
+            .fetch_one(connection)
+            .await
+            .map(|value| value.to_string())
     }
 }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, raw_sql};
-
 use super::{
     bench::Bench,
     lab::{FENCED, Lab, connection, soon},
@@ -75,7 +73,8 @@ async fn the_same_grant_passes_twice<DB: Bench>() {
     let (hold, _) = lab.hold("/a");
     for id in [1, 2] {
         // The same grant, entered again: a hold of its own, with the token and the attempt of the outer one.
-        let options = crate::options::LockOptions { fair: true, timeout: None, wait: None, function: "tests::inner" };
+        let options =
+            crate::options::LockOptions { fair: true, timeout: None, wait: None, function: "tests::inner" };
         let again = Hold::nested(&hold, options);
         let mut tx = lab.begin(&again).await.unwrap();
         DB::insert(connection(&mut tx), id).await.unwrap();
@@ -101,7 +100,8 @@ fn ensemble(name: u8) -> Ensemble {
 async fn a_row_of_another_ensemble_is_foreign_until_adopted<DB: Bench>() {
     let lab = Lab::<DB>::new().await;
     pass(&lab, "/a").await;
-    let under = |ensemble| lab.granted("/a", Some(Duration::from_secs(10)), ensemble, Validity::unlimited()).0;
+    let under =
+        |ensemble| lab.granted("/a", Some(Duration::from_secs(10)), ensemble, Validity::unlimited()).0;
     let hold = under(ensemble(7));
     let error = lab.begin(&hold).await.unwrap_err();
     let Error::ForeignFence { theirs, ours, .. } = &error else { panic!("{error}") };
@@ -138,12 +138,8 @@ async fn a_row_that_vanished_is_created_again<DB: Bench>() {
     let error = lab.begin(&old).await.unwrap_err();
     assert!(matches!(error, Error::Fenced { .. }), "{error}");
     DB::run(&mut beside, "DROP TABLE zklock_fence").await.unwrap();
-    // The prepared statements of the pool's connection are for the table that was.
-    let fresh = Lab::<DB>::on(lab.options.clone());
-    for _ in 0..4 {
-        let (hold, _) = fresh.hold("/a");
-        fresh.begin(&hold).await.unwrap().commit().await.unwrap();
-    }
+    pass(&lab, "/a").await;
+    lab.assert_clean(1000).await;
 }
 
 async fn a_cleaned_up_path_takes_no_stale_token<DB: Bench>() {
@@ -187,7 +183,6 @@ async fn without_migration_the_table_is_asked_for<DB: Bench>() {
     DB::run(&mut beside, sql.to_owned().leak()).await.unwrap();
     pass(&lab, "/a").await;
     lab.assert_clean(1000).await;
-    let _ = raw_sql(AssertSqlSafe(String::new()));
 }
 
 async fn a_long_key_is_hashed<DB: Bench>() {

@@ -1,10 +1,6 @@
 //! Links that fail under BEGIN, the fence and COMMIT.
 
-use std::{
-    future::poll_fn,
-    task::Poll,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use sqlx::ConnectOptions;
 use zklock_testkit::{Direction, Proxy};
@@ -82,8 +78,7 @@ async fn without_a_fence_it_is_unknown<DB: Bench>() {
         let mut tx = lab.begin_as(&hold, &UNFENCED).await.unwrap();
         DB::insert(connection(&mut tx), id).await.unwrap();
         DB::touch(connection(&mut tx)).await.unwrap();
-        let _lost =
-            if arrives { proxy.swallow_reply("COMMIT", 1) } else { proxy.drop_request("COMMIT", 1) };
+        let _lost = if arrives { proxy.swallow_reply("COMMIT", 1) } else { proxy.drop_request("COMMIT", 1) };
         let error = soon(tx.commit()).await.unwrap_err();
         assert!(matches!(error, Error::CommitUnknown { .. }), "{error}");
         hold.release();
@@ -113,12 +108,12 @@ async fn a_commit_that_hangs_before_the_server_is_bounded<DB: Bench>() {
     let mut tx = lab.begin(&hold).await.unwrap();
     DB::insert(connection(&mut tx), 1).await.unwrap();
     DB::touch(connection(&mut tx)).await.unwrap();
-    let held = proxy.hold_request("COMMIT", 1);
+    let rule = proxy.hold_request("COMMIT", 1);
     let error = soon(tx.commit()).await.unwrap_err();
     assert!(matches!(error, Error::NotCommitted { .. }), "{error}");
     assert!(hold.held_for() < Duration::from_secs(8), "{:?}", hold.held_for());
     assert!(direct.is_free().await);
-    held.release();
+    rule.release();
     hold.release();
     released.released().await;
     assert!(direct.ids().await.is_empty());
@@ -145,9 +140,9 @@ async fn a_newer_grant_hides_the_trace<DB: Bench>() {
     let (hold, _) = lab.hold("/a");
     let mut tx = lab.begin(&hold).await.unwrap();
     DB::insert(connection(&mut tx), 1).await.unwrap();
-    let held = proxy.hold_reply("COMMIT", 1);
+    let rule = proxy.hold_reply("COMMIT", 1);
     let commit = tokio::spawn(tx.commit());
-    held.fired().await.unwrap();
+    rule.fired().await.unwrap();
     // Committed, and not answered yet.
     for _ in 0..3 {
         drop(direct.hold("/a"));
@@ -167,7 +162,8 @@ async fn a_newer_grant_hides_the_trace<DB: Bench>() {
 async fn a_second_transaction_of_one_grant_hides_the_trace<DB: Bench>() {
     let (lab, direct, proxy) = behind::<DB>().await;
     let (outer, _) = lab.hold("/a");
-    let options = crate::options::LockOptions { fair: true, timeout: None, wait: None, function: "tests::inner" };
+    let options =
+        crate::options::LockOptions { fair: true, timeout: None, wait: None, function: "tests::inner" };
     let hold = Hold::nested(&outer, options);
     let mut tx = lab.begin(&hold).await.unwrap();
     DB::insert(connection(&mut tx), 1).await.unwrap();
@@ -253,5 +249,4 @@ async fn a_link_that_falls_silent_in_the_body<DB: Bench>() {
     proxy.heal().unwrap();
     released.released().await;
     assert!(direct.ids().await.is_empty());
-    let _ = poll_fn(|_| Poll::Ready(()));
 }
