@@ -5,6 +5,8 @@ mod duration;
 mod errors;
 mod expand;
 mod function;
+#[cfg(test)]
+mod golden;
 mod injected;
 mod plan;
 mod template;

@@ -30,10 +30,7 @@ impl LocksBuilder {
         Self {
             url: url.to_owned(),
             identity: default_identity(),
-            defaults: Defaults {
-                timeout: Some(Duration::from_secs(5)),
-                wait: Some(Duration::from_secs(30)),
-            },
+            defaults: Defaults { timeout: Some(Duration::from_secs(5)), wait: Some(Duration::from_secs(30)) },
             grace: Duration::from_secs(1),
             #[cfg(feature = "zookeeper")]
             server: Server::default(),
@@ -64,6 +61,21 @@ impl LocksBuilder {
     /// Who we are, shown to operators and to those who wait for us. Default: `host:pid`.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = identity.into();
+        self
+    }
+
+    /// The pool that a bare `transactional` takes its connections from; one for each type of database.
+    #[cfg(feature = "sqlx")]
+    pub fn pool<DB: crate::transaction::Database>(mut self, pool: sqlx::Pool<DB>) -> Self {
+        self.databases.add(pool);
+        self
+    }
+
+    /// Whether the table `zklock_fence` is created where it is missing; else the first transaction is refused with
+    /// the SQL to run. Default: true.
+    #[cfg(feature = "sqlx")]
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.databases.migrate(migrate);
         self
     }
 
@@ -179,8 +191,8 @@ impl Default for Server {
 }
 
 fn start_engine() -> Result<Arc<Engine>, Error> {
-    let engine =
-        Engine::start().map_err(|error| Error::Config { reason: format!("cannot start a thread: {error}") })?;
+    let engine = Engine::start()
+        .map_err(|error| Error::Config { reason: format!("cannot start a thread: {error}") })?;
     Ok(Arc::new(engine))
 }
 
@@ -195,6 +207,9 @@ fn default_identity() -> String {
 
 impl fmt::Debug for LocksBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocksBuilder").field("url", &self.url).field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("LocksBuilder")
+            .field("url", &self.url)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
     }
 }

@@ -44,7 +44,7 @@ where
         let locks = call.guard.locks();
         let hold = call.guard.hold();
         let tx =
-            Tx::begin(origin, hold, spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
+            Tx::begin(origin, hold, *spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
         if let Some(open) = open {
             call.frame.set_transaction(open);
         }
@@ -200,7 +200,12 @@ fn stay_locked(call: Call) {
     let Call { guard, frame } = call;
     observe::outcome(guard.span(), "joined");
     let mut guard = Some(guard);
-    frame.with_outer_transaction(|open| open.joined.extend(guard.take()));
+    frame.with_outer_transaction(|outer, open| {
+        if let Some(guard) = guard.take() {
+            outer.keep(guard.hold());
+            open.joined.push(guard);
+        }
+    });
     // An outer transaction that is not zklock's: its fence row keeps the next holder's transaction waiting.
     drop(guard);
 }

@@ -28,15 +28,12 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use self::{
-    database::Database,
-    param::TxParam,
-    source::{Origin, Source},
-};
+pub use self::{database::Database, param::TxParam, source::Source};
 pub(crate) use self::{
     databases::{Databases, pool_id},
     fence::{Fence, adopt, clean_up},
     param::{close, open, param},
+    source::Origin,
 };
 
 use self::{joined::Joined, session::Session};
@@ -92,7 +89,7 @@ impl<'a, DB: Database> Tx<'a, DB> {
     pub(crate) fn begin<'f>(
         origin: Origin<'a, DB>,
         hold: &'f Arc<Hold>,
-        spec: &'static TxSpec,
+        spec: TxSpec,
         engine: &'f Arc<Engine>,
         fence: &'f Arc<Fence>,
         grace: Duration,
@@ -101,12 +98,12 @@ impl<'a, DB: Database> Tx<'a, DB> {
         'a: 'f,
     {
         match origin {
-            Origin::Pool(pool) => Box::pin(begin::begin(pool, hold, *spec, engine, fence, grace)),
+            Origin::Pool(pool) => Box::pin(begin::begin(pool, hold, spec, engine, fence, grace)),
             Origin::Installed => {
                 Box::pin(std::future::ready(Err(begin::failed(hold, "no pool was looked up"))))
             }
             Origin::Outer(connection) => Box::pin(async move {
-                Joined::begin(connection, hold, *spec).await.map(|joined| Tx(Inner::Joined(joined)))
+                Joined::begin(connection, hold, spec).await.map(|joined| Tx(Inner::Joined(joined)))
             }),
         }
     }

@@ -54,7 +54,10 @@ where
 }
 
 /// Before [`Tx::commit`], with `keep`, or before [`Tx::rollback`], without.
-pub(crate) fn close<'t, T: TxParam + 't>(slot: T::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>> {
+pub(crate) fn close<'t, T>(slot: T::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>>
+where
+    T: TxParam + 't,
+{
     T::close(slot, keep)
 }
 

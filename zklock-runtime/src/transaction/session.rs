@@ -101,7 +101,7 @@ impl<DB: Database> Session<DB> {
     }
 
     /// Gives the connection back as it was before, or closes it where that is not possible.
-    pub(crate) async fn give_back(mut self) {
+    pub(crate) async fn give_back(mut self: Box<Self>) {
         let mark = &self.running.mark;
         if let Some(connection) = self.connection.as_deref_mut()
             && let Ok(Ok(())) = tokio::time::timeout(RESTORE, DB::restore(connection, mark)).await
@@ -121,7 +121,7 @@ impl<DB: Database> Session<DB> {
         }
     }
 
-    async fn roll_back(mut self) {
+    async fn roll_back(mut self: Box<Self>) {
         match self.phase {
             Phase::Idle => {
                 self.conclude();

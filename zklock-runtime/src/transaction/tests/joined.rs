@@ -31,7 +31,7 @@ async fn join<'a, DB: Bench>(
     outer: &'a mut DB::Connection,
     hold: &Arc<Hold>,
 ) -> Result<Tx<'a, DB>, Error> {
-    soon(Tx::begin(Origin::Outer(outer), hold, &FENCED, &lab.engine, &lab.fence, GRACE)).await
+    soon(Tx::begin(Origin::Outer(outer), hold, FENCED, &lab.engine, &lab.fence, GRACE)).await
 }
 
 /// The table and the row are there: neither can be created in somebody else's transaction everywhere.
@@ -107,7 +107,7 @@ async fn dropped_while_it_begins_it_leaves_the_outer_one<DB: Bench>() {
         DB::insert(connection(&mut outer), 2 * step + 1).await.unwrap();
         {
             let origin: Origin<'_, DB> = Origin::Outer(connection(&mut outer));
-            let mut begin = Tx::begin(origin, &hold, &FENCED, &lab.engine, &lab.fence, GRACE);
+            let mut begin = Tx::begin(origin, &hold, FENCED, &lab.engine, &lab.fence, GRACE);
             for _ in 0..step {
                 if poll_fn(|context| Poll::Ready(begin.as_mut().poll(context).is_ready())).await {
                     finished += 1;
@@ -155,7 +155,7 @@ async fn its_fence_holds_until_the_outer_one_commits<DB: Bench>() {
     let tx = join(&lab, connection(&mut outer), &hold).await.unwrap();
     soon(tx.commit()).await.unwrap();
     let (next, _) = lab.hold("/inner");
-    let begin = lab.begin_on(&lab.beside, &next, &FENCED);
+    let begin = lab.begin_on(&lab.beside, &next, FENCED);
     let mut begin = std::pin::pin!(begin);
     let early = tokio::time::timeout(std::time::Duration::from_millis(200), &mut begin).await;
     assert!(early.is_err(), "it does not wait");

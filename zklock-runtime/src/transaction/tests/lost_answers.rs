@@ -75,7 +75,7 @@ async fn without_a_fence_it_is_unknown<DB: Bench>() {
     let (lab, direct, proxy) = behind::<DB>().await;
     for (id, arrives) in [(1, true), (2, false)] {
         let (hold, mut released) = lab.hold("/a");
-        let mut tx = lab.begin_as(&hold, &UNFENCED).await.unwrap();
+        let mut tx = lab.begin_as(&hold, UNFENCED).await.unwrap();
         DB::insert(connection(&mut tx), id).await.unwrap();
         DB::touch(connection(&mut tx)).await.unwrap();
         let _lost = if arrives { proxy.swallow_reply("COMMIT", 1) } else { proxy.drop_request("COMMIT", 1) };
@@ -220,7 +220,7 @@ async fn a_begin_dropped_at_any_time_over_a_slow_link<DB: Bench>() {
     for after in (0..160).step_by(8) {
         let (hold, mut released) = lab.hold("/a");
         let origin = Origin::Pool(lab.pool.clone());
-        let begin = Tx::begin(origin, &hold, &FENCED, &lab.engine, &lab.fence, GRACE);
+        let begin = Tx::begin(origin, &hold, FENCED, &lab.engine, &lab.fence, GRACE);
         drop(tokio::time::timeout(Duration::from_millis(after), begin).await);
         hold.release();
         released.released().await;

@@ -2,6 +2,7 @@
 
 mod basics;
 mod cancel;
+mod faults;
 mod neighbours;
 mod rights;
 mod sessions;
