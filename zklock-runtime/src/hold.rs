@@ -317,7 +317,7 @@ impl Hold {
 
     /// Notes a transaction that runs under this hold: the lock is kept until the returned value is dropped, or
     /// until the grace time is over. The holds that this one is nested in keep theirs too.
-    pub(crate) fn attach(self: &Arc<Self>, transaction: Arc<dyn Stop>) -> Attached {
+    pub(crate) fn attach(self: &Arc<Self>, transaction: &Arc<dyn Stop>) -> Attached {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let mut hold = Some(self);
