@@ -77,24 +77,26 @@ impl Args {
 
     fn option(&mut self, key: &Key, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
         let Key::Word(key) = key else {
+            if !input.peek(LitStr) {
+                return Err(input.error(format!("expected one of `{}`", OPTIONS.join("`, `"))));
+            }
             self.path_seen = true;
             return Err(input.error("give the path its name: `path = \"/orders/{id}\"`"));
         };
         match key.to_string().as_str() {
             "path" => {
                 self.path_seen = true;
-                self.path = Some(path(input)?);
+                self.path = Some(path(key, input)?);
             }
             "fair" => self.fair = Some(flag(key, input)?),
             "timeout" => self.timeout = timeout(key, input)?,
             "wait" => self.wait = limit(key, input)?,
-            "transactional" => self.transactional = Some(Transactional::parse(key, input, errors)?),
+            "transactional" => self.transactional.insert(Transactional::new(key)).parse(input, errors)?,
             "locks" => self.locks = Some(value(key, input, "the `Locks` to use, such as `self.locks`")?),
             "on_error" => self.on_error = Some(function(key, input)?),
             "crate" => {
                 const WHAT: &str = "`crate` takes the path of zklock, such as `crate = my_crate::zklock`";
-                input.parse::<Token![=]>().map_err(|error| syn::Error::new(error.span(), WHAT))?;
-                let span = input.span();
+                let span = equals(key, input, WHAT)?;
                 let path = input.call(syn::Path::parse_mod_style);
                 self.krate = Some(path.map_err(|_| syn::Error::new(span, WHAT))?);
             }
@@ -123,23 +125,26 @@ impl Args {
 }
 
 impl Transactional {
-    fn parse(key: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Self> {
-        let mut this = Self {
+    fn new(key: &Ident) -> Self {
+        Self {
             span: key.span(),
             pool: None,
             isolation: None,
             unfenced: false,
             requires_new: None,
             commit_if: None,
-        };
+        }
+    }
+
+    fn parse(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
         if input.peek(Paren) {
             let content;
             parenthesized!(content in input);
-            entries(&content, errors, |key, input, _| this.option(key, input))?;
+            entries(&content, errors, |key, input, _| self.option(key, input))?;
         } else if input.peek(Token![=]) {
             return Err(input.error("write `transactional`, or `transactional(..)` with options"));
         }
-        Ok(this)
+        Ok(())
     }
 
     fn option(&mut self, key: &Key, input: ParseStream<'_>) -> syn::Result<()> {
@@ -228,11 +233,10 @@ fn entries(
     Ok(())
 }
 
-fn path(input: ParseStream<'_>) -> syn::Result<PathArg> {
+fn path(key: &Ident, input: ParseStream<'_>) -> syn::Result<PathArg> {
     const WHAT: &str =
         "`path` takes a string such as `\"/orders/{id}\"`, or an expression that gives a `LockPath`";
-    input.parse::<Token![=]>().map_err(|error| syn::Error::new(error.span(), WHAT))?;
-    let span = input.span();
+    let span = equals(key, input, WHAT)?;
     let expr: Expr = input.parse().map_err(|_| syn::Error::new(span, WHAT))?;
     if let Some(text) = string(&expr) {
         return Ok(PathArg::Text(text.clone()));
@@ -281,10 +285,8 @@ fn timeout(key: &Ident, input: ParseStream<'_>) -> syn::Result<Limit> {
 }
 
 fn limit(key: &Ident, input: ParseStream<'_>) -> syn::Result<Limit> {
-    let wrong =
-        |span| syn::Error::new(span, format!("`{key}` takes a duration such as `\"5s\"`, or `\"none\"`"));
-    input.parse::<Token![=]>().map_err(|error| wrong(error.span()))?;
-    let span = input.span();
+    let what = format!("`{key}` takes a duration such as `\"5s\"`, or `\"none\"`");
+    let span = equals(key, input, &what)?;
     let text = match input.parse::<Lit>() {
         Ok(Lit::Str(text)) if text.value() == "none" => return Ok(Limit::None),
         Ok(Lit::Str(text)) => text.value(),
@@ -294,7 +296,7 @@ fn limit(key: &Ident, input: ParseStream<'_>) -> syn::Result<Limit> {
             let message = format!("`{key}` needs a unit, such as `\"{int}s\"` or `\"{int}ms\"`");
             return Err(syn::Error::new(span, message));
         }
-        _ => return Err(wrong(span)),
+        _ => return Err(syn::Error::new(span, what)),
     };
     duration::parse(&text).map(Limit::Some).map_err(|message| syn::Error::new(span, message))
 }
@@ -311,8 +313,16 @@ fn function(key: &Ident, input: ParseStream<'_>) -> syn::Result<ExprPath> {
 }
 
 fn value(key: &Ident, input: ParseStream<'_>, what: &str) -> syn::Result<Expr> {
-    let wrong = |span| syn::Error::new(span, format!("`{key}` takes {what}"));
-    input.parse::<Token![=]>().map_err(|error| wrong(error.span()))?;
-    let span = input.span();
-    input.parse().map_err(|_| wrong(span))
+    let what = format!("`{key}` takes {what}");
+    let span = equals(key, input, &what)?;
+    input.parse().map_err(|_| syn::Error::new(span, what))
+}
+
+/// Reads the `=` behind `key`, and gives the place where an error about its value belongs.
+fn equals(key: &Ident, input: ParseStream<'_>, what: &str) -> syn::Result<Span> {
+    let place = |input: ParseStream<'_>| {
+        if input.is_empty() || input.peek(Token![,]) { key.span() } else { input.span() }
+    };
+    input.parse::<Token![=]>().map_err(|_| syn::Error::new(place(input), what))?;
+    Ok(place(input))
 }

@@ -1,5 +1,5 @@
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::{
     Token, Type, TypeInfer,
     ext::IdentExt,
@@ -72,7 +72,8 @@ impl Expansion<'_> {
             None => (TokenStream::new(), quote!(#core::option::Option::None)),
         };
         let lend_guard = plan.guard.map(|_| quote!(let #guard = &#call;));
-        let bind_guard = plan.guard.map(|param| bind(param, &quote!(#rt::guard(#guard))));
+        let bind_guard =
+            plan.guard.map(|param| bind(param, &respan(&quote!(#rt::guard(#guard)), param.ty.span())));
         let held = match &plan.transaction {
             None => {
                 let body = self.body(brace, &quote!(#bind_guard), body);
@@ -96,7 +97,7 @@ impl Expansion<'_> {
             };
             match #out {
                 #ok(#out) => #out,
-                #err(#error) => #fail,
+                #err(#error) => return #fail,
             }
         }
     }
@@ -124,26 +125,40 @@ impl Expansion<'_> {
         let spec = quote! {
             const { &#rt::TxSpec { isolation: #isolation, unfenced: #unfenced, requires_new: #requires_new } }
         };
-        let source = match source {
-            Source::Installed => quote!(#rt::Installed),
-            Source::Reference(source) => quote!(#source),
-            Source::Join(source) => quote!(&mut *#source),
-            Source::Pool(source) => quote!(&(#source)),
+        // On the expression, where "is no pool" belongs.
+        let (source, pool) = match source {
+            Source::Installed => (quote!(#rt::Installed), None),
+            Source::Reference(source) => (quote!(#source), Some(source.span())),
+            Source::Join(source) => (respan(&quote!(&mut *#source), source.span()), Some(source.span())),
+            Source::Pool(source) => (respan(&quote!(&(#source)), source.span()), Some(source.span())),
         };
-        let commits = match commit_if {
-            Some(commit_if) => quote!(#commit_if),
-            None => self.at_output(&quote!(#rt::Commits::commits)),
+        // Closures, so that one that does not fit is reported once.
+        let commits = {
+            let place = commit_if.as_ref().map_or_else(|| self.plan.shape.output().1, Spanned::span);
+            let out = Ident::new("out", Span::mixed_site().located_at(place));
+            let commits =
+                commit_if.as_ref().map_or_else(|| quote!(#rt::Commits::commits), |path| quote!(#path));
+            respan(&quote!(|#out| #commits(#out)), place)
         };
-        let bind_tx = bind(param, &quote!(#rt::param::<#connection>(#lent)));
+        // All on the type: where it is none for a connection, the messages are there, and there is one.
+        let on_type = |tokens: TokenStream| respan(&tokens, connection.span());
+        let begin = quote!(#rt::begin::<#connection, _>(&#call, #spec, #source).await);
+        let begin = match pool {
+            Some(place) => respan(&begin, place),
+            None => on_type(begin),
+        };
+        let open = on_type(quote!(#rt::open::<#connection>(&mut #tx).await));
+        let close = on_type(quote!(#rt::close::<#connection, _>(&#call, #slot, #out, #commits).await));
+        let bind_tx = bind(param, &on_type(quote!(#rt::param::<#connection>(#lent))));
         let body = self.body(brace, &quote!(#bind_tx #binds), body);
         quote! {
-            match #rt::begin::<#connection, _>(&#call, #spec, #source).await {
+            match #begin {
                 #ok(mut #tx) => {
-                    let #out = match #rt::open::<#connection>(&mut #tx).await {
+                    let #out = match #open {
                         #ok(mut #slot) => {
                             let #lent = &mut #slot;
                             let #out = #rt::run(&#call, #body).await;
-                            #rt::close::<#connection, _>(&#call, #slot, #out, #commits).await
+                            #close
                         }
                         #err(#error) => #err(#error),
                     };
@@ -257,8 +272,8 @@ fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// Gives an injected parameter its value.
-fn bind(param: &Param, value: &impl ToTokens) -> TokenStream {
+/// Gives an injected parameter its value, which is to fit its type.
+fn bind(param: &Param, value: &TokenStream) -> TokenStream {
     let Param { attrs, pat, ty, .. } = param;
     quote!(#(#attrs)* let #pat: #ty = #value;)
 }

@@ -14,6 +14,8 @@ use crate::errors::Errors;
 pub(crate) struct Injected {
     pub(crate) tx: Option<Param>,
     pub(crate) guard: Option<Param>,
+    /// One too many, which is reported.
+    others: Vec<Param>,
 }
 
 pub(crate) struct Param {
@@ -51,7 +53,7 @@ impl Injected {
 
     /// All of them.
     pub(crate) fn params(&self) -> impl Iterator<Item = &Param> {
-        self.tx.iter().chain(&self.guard)
+        self.tx.iter().chain(&self.guard).chain(&self.others)
     }
 
     fn keep(&mut self, mark: Attribute, param: PatType, lifetimes: &mut Vec<Ident>, errors: &mut Errors) {
@@ -70,22 +72,30 @@ impl Injected {
                 if is_tx { "`#[tx]`: there is one transaction" } else { "`#[guard]`: there is one lock" };
             errors.at(&mark, format!("more than one parameter is marked {kind}"));
         }
-        match (&*ty, is_tx) {
+        match (&mut *ty, is_tx) {
             (Type::Reference(reference), true) if is_mutable(reference) => {
                 if let Type::ImplTrait(_) | Type::Infer(_) = &*reference.elem {
                     errors.at(
                         &reference.elem,
                         "name the type of the connection, such as `PgConnection`: the database is chosen by it",
                     );
+                    // Nothing more is to be said about it.
+                    *reference.elem = syn::parse_quote!(());
                 }
             }
-            (_, true) => {
-                errors.at(&ty, "the transaction is lent: write `&mut PgConnection`, or `&mut` and another connection type");
-            }
+            (ty, true) => errors.at(
+                ty,
+                "the transaction is lent: write `&mut PgConnection`, or `&mut` and another connection type",
+            ),
             (Type::Reference(reference), false) if !is_mutable(reference) => {}
-            (_, false) => errors.at(&ty, "the guard is lent: write `&Guard`"),
+            (ty, false) => errors.at(ty, "the guard is lent: write `&Guard`"),
         }
-        slot.get_or_insert(Param { attrs, pat: *pat, ty: *ty, mark });
+        let param = Param { attrs, pat: *pat, ty: *ty, mark };
+        if slot.is_none() {
+            *slot = Some(param);
+        } else {
+            self.others.push(param);
+        }
     }
 }
 
@@ -110,12 +120,9 @@ fn take_mark(input: &mut FnArg, errors: &mut Errors) -> Option<Attribute> {
     let marks: Vec<Attribute> =
         attrs.extract_if(.., |attr| attr.path().is_ident("tx") || attr.path().is_ident("guard")).collect();
     for mark in &marks {
-        if let Err(error) = mark.meta.require_path_only() {
+        if mark.meta.require_path_only().is_err() {
             let name = mark.path().get_ident().map(ToString::to_string).unwrap_or_default();
-            errors.on(
-                error.span(),
-                format!("`#[{name}]` takes no arguments; options go into `#[zk_lock(..)]`"),
-            );
+            errors.at(mark, format!("`#[{name}]` takes no arguments; options go into `#[zk_lock(..)]`"));
         }
     }
     if let [_, second, ..] = &*marks {

@@ -64,6 +64,21 @@ impl LocksBuilder {
         self
     }
 
+    /// The pool that a bare `transactional` takes its connections from; one for each type of database.
+    #[cfg(feature = "sqlx")]
+    pub fn pool<DB: crate::transaction::Database>(mut self, pool: sqlx::Pool<DB>) -> Self {
+        self.databases.add(pool);
+        self
+    }
+
+    /// Whether the table `zklock_fence` is created where it is missing; else the first transaction is refused with
+    /// the SQL to run. Default: true.
+    #[cfg(feature = "sqlx")]
+    pub fn migrate(mut self, migrate: bool) -> Self {
+        self.databases.migrate(migrate);
+        self
+    }
+
     /// How long the server waits for a process that it does not hear of before it passes its locks on; it may
     /// choose another value within its own limits, and deadlines use that one. Default: 10 s.
     #[cfg(feature = "zookeeper")]

@@ -119,12 +119,12 @@ impl Frame {
     }
 
     /// Looks at the innermost open transaction around this step, if there is one.
-    pub(crate) fn with_outer_transaction(&self, look: impl FnOnce(&mut OpenTransaction)) {
+    pub(crate) fn with_outer_transaction(&self, look: impl FnOnce(&Arc<Hold>, &mut OpenTransaction)) {
         for step in self.steps() {
-            if let Step::Body { transaction, .. } = step
+            if let Step::Body { hold, transaction, .. } = step
                 && let Some(open) = transaction.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
             {
-                return look(open);
+                return look(hold, open);
             }
         }
     }

@@ -161,18 +161,21 @@ pub trait IntoLockPath {
     fn into_lock_path(self) -> Result<LockPath, Error>;
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoLockPath for LockPath {
     fn into_lock_path(self) -> Result<LockPath, Error> {
         Ok(self)
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoLockPath for &LockPath {
     fn into_lock_path(self) -> Result<LockPath, Error> {
         Ok(self.clone())
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoLockPath for Result<LockPath, Error> {
     fn into_lock_path(self) -> Result<LockPath, Error> {
         self

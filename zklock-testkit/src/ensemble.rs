@@ -42,8 +42,8 @@ pub struct Ensemble {
 /// What one member uses to call another.
 #[derive(Debug)]
 struct OneWayLink {
-    caller: usize,
-    called: usize,
+    from: usize,
+    to: usize,
     replication: Proxy,
     election: Proxy,
 }
@@ -159,7 +159,7 @@ impl Ensemble {
                 }
             }
             // A leader without a majority is on its way out.
-            best as usize + 1 > self.len() / 2 && leader.is_some()
+            best + 1 > self.len() as u64 / 2 && leader.is_some()
         })
         .await?;
         leader.ok_or_else(|| Error::Answer { asked: "the ensemble".into(), answer: "no leader".into() })
@@ -238,8 +238,8 @@ impl ServerLink<'_> {
     /// All proxies between the two, and whether it is the other side that calls through them.
     fn each(&self, mut act: impl FnMut(&Proxy, bool)) {
         for link in &self.ensemble.links {
-            let reversed = (link.caller, link.called) == (self.there, self.here);
-            if reversed || (link.caller, link.called) == (self.here, self.there) {
+            let reversed = (link.from, link.to) == (self.there, self.here);
+            if reversed || (link.from, link.to) == (self.here, self.there) {
                 act(&link.replication, reversed);
                 act(&link.election, reversed);
             }
@@ -268,15 +268,15 @@ struct ServerPorts {
 }
 
 struct LinkPorts {
-    caller: usize,
-    called: usize,
+    from: usize,
+    to: usize,
     replication: Port,
     election: Port,
 }
 
 impl Ports {
     fn claim(servers: usize) -> Result<Self, Error> {
-        let pairs = (0..servers).flat_map(|caller| (0..servers).map(move |called| (caller, called)));
+        let pairs = (0..servers).flat_map(|from| (0..servers).map(move |to| (from, to)));
         Ok(Self {
             servers: (0..servers)
                 .map(|_| {
@@ -285,9 +285,9 @@ impl Ports {
                 })
                 .collect::<Result<_, Error>>()?,
             links: pairs
-                .filter(|(caller, called)| caller != called)
-                .map(|(caller, called)| {
-                    Ok(LinkPorts { caller, called, replication: Port::claim()?, election: Port::claim()? })
+                .filter(|(from, to)| from != to)
+                .map(|(from, to)| {
+                    Ok(LinkPorts { from, to, replication: Port::claim()?, election: Port::claim()? })
                 })
                 .collect::<Result<_, Error>>()?,
         })
@@ -295,7 +295,7 @@ impl Ports {
 
     /// The ensemble as one server sees it: itself where it is, the others behind proxies.
     fn config(&self, server: usize) -> Vec<String> {
-        let mut lines = vec!["initLimit=20".to_owned(), "syncLimit=4".into()];
+        let mut lines = vec!["initLimit=10".to_owned(), "syncLimit=4".into()];
         for (other, ports) in self.servers.iter().enumerate() {
             let (replication, election) = match self.link(server, other) {
                 Some(link) => (&link.replication, &link.election),
@@ -310,8 +310,8 @@ impl Ports {
         lines
     }
 
-    fn link(&self, caller: usize, called: usize) -> Option<&LinkPorts> {
-        self.links.iter().find(|link| (link.caller, link.called) == (caller, called))
+    fn link(&self, from: usize, to: usize) -> Option<&LinkPorts> {
+        self.links.iter().find(|link| (link.from, link.to) == (from, to))
     }
 
     /// Starts the proxies between servers; what is left are the ports for clients.
@@ -322,21 +322,21 @@ impl Ports {
         let back: Vec<_> = self
             .links
             .iter()
-            .map(|link| self.link(link.called, link.caller).map(|back| address(&back.election)))
+            .map(|link| self.link(link.to, link.from).map(|back| address(&back.election)))
             .collect();
         let mut links = Vec::new();
         for (link, back) in self.links.into_iter().zip(back) {
-            let (replication, election) = servers[link.called].clone();
+            let (replication, election) = servers[link.to].clone();
             // Of two servers the one with the higher number keeps the connection for votes: called
             // by the other it hangs up, and calls back where the other said that it can be reached.
             let votes = Protocol::Election {
-                address: servers[link.caller].1.clone(),
+                address: servers[link.from].1.clone(),
                 instead: back.unwrap_or_default(),
             };
             links.push(OneWayLink {
-                caller: link.caller,
-                called: link.called,
-                replication: Proxy::on(link.replication, replication, Protocol::Raw)?,
+                from: link.from,
+                to: link.to,
+                replication: Proxy::on(link.replication, replication, Protocol::Replication)?,
                 election: Proxy::on(link.election, election, votes)?,
             });
         }

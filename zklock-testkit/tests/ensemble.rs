@@ -55,7 +55,8 @@ async fn a_follower_lags_when_its_link_is_slow() -> Result<(), Error> {
     let ensemble = Ensemble::start(3).await?;
     let (leader, followers) = (ensemble.leader().await?, ensemble.followers().await?);
     let lagging = ensemble.member(followers[0]);
-    wait_until(ENOUGH, "the follower to be up to date", async || node_count(lagging).await == Some(5)).await?;
+    wait_until(ENOUGH, "the follower to be up to date", async || node_count(lagging).await == Some(5))
+        .await?;
     ensemble.link(leader, followers[0]).delay(A_WHILE * 2, Direction::ToServer);
     ensemble.member(leader).create_node("/late", b"").await?;
     assert_eq!(node_count(lagging).await, Some(5));
@@ -73,7 +74,8 @@ async fn an_isolated_leader_is_replaced_and_comes_back() -> Result<(), Error> {
         ensemble.leader().await.is_ok_and(|next| next != leader)
     })
     .await?;
-    wait_until(ENOUGH, "the old one to give up", async || ensemble.member(leader).mode().await.is_err()).await?;
+    wait_until(ENOUGH, "the old one to give up", async || ensemble.member(leader).mode().await.is_err())
+        .await?;
     ensemble.heal()?;
     ensemble.wait_until_serving().await?;
     assert_eq!(ensemble.member(leader).mode().await?, Mode::Follower);

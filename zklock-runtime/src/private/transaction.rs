@@ -29,7 +29,7 @@ where
     T: TxParam,
     S: Connections<'a, T::Database>,
 {
-    let origin = origin(call, spec, source);
+    let origin = origin(call, *spec, source);
     Box::pin(async move {
         let origin = origin?;
         let open = match &origin {
@@ -54,7 +54,7 @@ where
 
 fn origin<'a, DB: Database>(
     call: &Call,
-    spec: &TxSpec,
+    spec: TxSpec,
     source: impl Connections<'a, DB>,
 ) -> Result<Origin<'a, DB>, Error> {
     let origin = match source.origin() {
@@ -74,7 +74,7 @@ fn origin<'a, DB: Database>(
 
 /// A second transaction of the same call chain on the same pool would not see what the first has written, and might
 /// wait for it.
-fn check_nesting(call: &Call, spec: &TxSpec, pool: usize) -> Result<(), Error> {
+fn check_nesting(call: &Call, spec: TxSpec, pool: usize) -> Result<(), Error> {
     let hold = call.guard.hold();
     let refuse = |outer, reason| Err(Error::NestedTransaction { path: hold.path().clone(), outer, reason });
     for (outer, function) in call.frame.transactions(pool) {
@@ -200,7 +200,12 @@ fn stay_locked(call: Call) {
     let Call { guard, frame } = call;
     observe::outcome(guard.span(), "joined");
     let mut guard = Some(guard);
-    frame.with_outer_transaction(|open| open.joined.extend(guard.take()));
+    frame.with_outer_transaction(|outer, open| {
+        if let Some(guard) = guard.take() {
+            outer.keep(guard.hold());
+            open.joined.push(guard);
+        }
+    });
     // An outer transaction that is not zklock's: its fence row keeps the next holder's transaction waiting.
     drop(guard);
 }

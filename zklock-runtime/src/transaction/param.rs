@@ -54,9 +54,9 @@ where
 }
 
 /// Before [`Tx::commit`], with `keep`, or before [`Tx::rollback`], without.
-pub(crate) fn close<'t, T: TxParam>(slot: T::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>>
+pub(crate) fn close<'t, T>(slot: T::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>>
 where
-    T: 't,
+    T: TxParam + 't,
 {
     T::close(slot, keep)
 }

@@ -1,10 +1,12 @@
+use std::io;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::conversation::{Conversation, Step};
 use super::faults::Way;
@@ -13,10 +15,14 @@ use super::rule::Rule;
 
 /// Carries one connection to its end; gives the rule that cut it, if one did. Dropping the future
 /// closes both sides.
-pub(crate) async fn carry(link: &Link, client: TcpStream, conversation: &Mutex<Conversation>) -> Option<Rule> {
+pub(crate) async fn carry(
+    link: &Link,
+    client: TcpStream,
+    conversation: &Mutex<Conversation>,
+) -> Option<Rule> {
     // Over a dead link not even the wish to connect arrives.
     link.faults.subscribe().wait_for(|faults| !faults.black_holes(Way::ToServer)).await.ok()?;
-    let server = TcpStream::connect(&link.target).await.ok()?;
+    let server = connect(link).await.ok()?;
     for side in [&client, &server] {
         // A proxy that gathers bytes would be a fault that nobody asked for.
         side.set_nodelay(true).ok()?;
@@ -30,6 +36,22 @@ pub(crate) async fn carry(link: &Link, client: TcpStream, conversation: &Mutex<C
     match ended {
         Err(End::Cut(rule)) => Some(rule),
         Ok(_) | Err(End::Broken) => None,
+    }
+}
+
+/// Between servers, connecting takes some patience: a server that was just elected may not listen
+/// yet, and another that is turned away tries again, but one that gets through and is hung up on
+/// starts a new election.
+async fn connect(link: &Link) -> io::Result<TcpStream> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const PAUSE: Duration = Duration::from_millis(10);
+
+    let start = Instant::now();
+    loop {
+        match TcpStream::connect(&link.target).await {
+            Err(_) if link.is_between_servers() && start.elapsed() < PATIENCE => sleep(PAUSE).await,
+            connected => return connected,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::rule::{Rule, Rules};
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) target: String,
-    pub(crate) speaks: Protocol,
+    speaks: Protocol,
     pub(crate) faults: watch::Sender<Faults>,
     /// Counts the cuts; connections from before the last one end.
     cuts: watch::Sender<u64>,
@@ -29,8 +29,8 @@ pub(crate) struct Link {
 pub(crate) enum Protocol {
     /// Whatever a client of a server speaks: found out from its first bytes.
     Clients,
-    /// What rules do not look into.
-    Raw,
+    /// Replication among ZooKeeper servers, which rules do not look into.
+    Replication,
     /// Elections among ZooKeeper servers: the caller's own address is replaced.
     Election { address: String, instead: String },
 }
@@ -109,7 +109,7 @@ impl Link {
     async fn serve(&self, client: TcpStream, mut cuts: watch::Receiver<u64>) -> Option<Rule> {
         let conversation = Mutex::new(match &self.speaks {
             Protocol::Clients => Conversation::new(),
-            Protocol::Raw => Conversation::Raw,
+            Protocol::Replication => Conversation::Raw,
             Protocol::Election { address, instead } => Conversation::Election {
                 introduction: Vec::new(),
                 address: address.clone(),
@@ -120,6 +120,10 @@ impl Link {
             _ = cuts.changed() => None,
             rule = connection::carry(self, client, &conversation) => rule,
         }
+    }
+
+    pub(crate) fn is_between_servers(&self) -> bool {
+        !matches!(self.speaks, Protocol::Clients)
     }
 
     pub(crate) fn connections(&self) -> usize {

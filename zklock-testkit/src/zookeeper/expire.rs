@@ -54,7 +54,8 @@ fn password_of(session_id: i64) -> [u8; 16] {
     let mut password = [0; 16];
     for part in password.chunks_exact_mut(4) {
         state = state.wrapping_mul(MULTIPLIER).wrapping_add(0xB) & MASK;
-        part.copy_from_slice(&((state >> 16) as u32).to_le_bytes());
+        // 32 bits from the 17th on, the lowest byte first.
+        part.copy_from_slice(&state.to_le_bytes()[2..6]);
     }
     password
 }

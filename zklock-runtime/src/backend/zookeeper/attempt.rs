@@ -78,9 +78,14 @@ impl Attempt<'_> {
         }
     }
 
+    /// There is no time, or none left, to wait for others.
+    pub(super) fn tries_once(&self) -> bool {
+        self.request.wait_until <= Tick::now()
+    }
+
     /// Others are before us: an error if waiting was not asked for.
     pub(super) fn must_wait(&self, holder: Option<String>) -> Result<(), Setback> {
-        if Tick::now() < self.request.wait_until {
+        if !self.tries_once() {
             return Ok(());
         }
         Err(Error::Busy { path: self.request.path.clone(), waited: self.started.elapsed(), holder }.into())

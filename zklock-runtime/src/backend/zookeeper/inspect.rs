@@ -24,7 +24,11 @@ pub(super) async fn queue_of(session: &Arc<Session>, path: &LockPath) -> Result<
 
 /// Who holds `path`, as far as it says so.
 pub(super) async fn holder_of(session: &Arc<Session>, path: &LockPath) -> Option<String> {
-    read(session, path, 1).await.ok()?.into_iter().next()?.identity
+    let holder = read(session, path, 1).await.ok()?.into_iter().next()?;
+    match (holder.identity, holder.function) {
+        (Some(identity), Some(function)) => Some(format!("{identity} in {function}")),
+        (identity, _) => identity,
+    }
 }
 
 async fn read(session: &Arc<Session>, path: &LockPath, most: usize) -> Result<Vec<QueueEntry>, Setback> {

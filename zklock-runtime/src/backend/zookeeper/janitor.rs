@@ -14,7 +14,7 @@ use super::{
     backoff::Backoff,
     session::{Node, Session},
 };
-use crate::hold::Done;
+use crate::{backend::Deletes, hold::Done};
 
 /// Counts the deletes that must happen: each is tried until the node is gone or its session is over.
 #[derive(Debug, Default)]
@@ -25,19 +25,12 @@ pub(super) struct Janitor {
 }
 
 impl Janitor {
-    /// Nodes that are still to go.
-    pub(super) fn pending(&self) -> usize {
-        self.pending.load(Ordering::Acquire)
-    }
-
-    /// How often a delete had to be sent again.
-    pub(super) fn retries(&self) -> u64 {
-        self.retries.load(Ordering::Relaxed)
-    }
-
-    /// How often the server refused one.
-    pub(super) fn refusals(&self) -> u64 {
-        self.refusals.load(Ordering::Relaxed)
+    pub(super) fn deletes(&self) -> Deletes {
+        Deletes {
+            pending: self.pending.load(Ordering::Acquire),
+            retried: self.retries.load(Ordering::Relaxed),
+            refused: self.refusals.load(Ordering::Relaxed),
+        }
     }
 }
 

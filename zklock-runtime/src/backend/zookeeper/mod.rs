@@ -38,8 +38,10 @@ use self::{
     supervisor::Current,
     turns::Turns,
 };
+#[cfg(feature = "sqlx")]
+use crate::token::Ensemble;
 use crate::{
-    backend::{Backend, BoxFuture, QueueEntry, Request},
+    backend::{Backend, BoxFuture, Deletes, QueueEntry, Request},
     clock::Tick,
     engine::{Engine, sleep_until},
     error::{Cause, Error},
@@ -131,6 +133,29 @@ impl Backend for ZooKeeper {
             })
             .await
         })
+    }
+
+    #[cfg(feature = "sqlx")]
+    fn ensemble(&self, wait_until: Tick) -> BoxFuture<Result<Ensemble, Error>> {
+        let (engine, config, current) = (self.engine.clone(), self.config.clone(), self.current.clone());
+        Box::pin(async move {
+            tokio::select! {
+                session = live(&current, None) => Ok(session?.ensemble),
+                () = engine.sleep_until(wait_until) => Err(config.unavailable(None)),
+            }
+        })
+    }
+
+    #[cfg(feature = "sqlx")]
+    fn fence_key(&self, path: &LockPath) -> String {
+        format!("{}{path}", self.config.address.chroot())
+    }
+
+    fn deletes(&self) -> Deletes {
+        match &*self.current.borrow() {
+            Current::Live(session) => session.janitor.deletes(),
+            Current::None(_) | Current::Closed => Deletes::default(),
+        }
     }
 
     fn inspect(&self, path: &LockPath) -> BoxFuture<Result<Vec<QueueEntry>, Error>> {

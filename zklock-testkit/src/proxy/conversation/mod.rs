@@ -34,7 +34,11 @@ pub(crate) enum Conversation {
     Raw,
     /// Between two ZooKeeper servers: in its first message a server says how it can be called back,
     /// which must not lead past the proxies.
-    Election { introduction: Vec<u8>, address: String, instead: String },
+    Election {
+        introduction: Vec<u8>,
+        address: String,
+        instead: String,
+    },
 }
 
 impl Conversation {
@@ -48,16 +52,12 @@ impl Conversation {
             Self::Unknown(said) => {
                 said.extend(bytes);
                 let said = std::mem::take(said);
-                match by_first_words(&said) {
-                    Some(conversation) => {
-                        *self = conversation;
-                        self.client_says(&said, rules)
-                    }
-                    None => {
-                        *self = Self::Unknown(said);
-                        Vec::new()
-                    }
-                }
+                let Some(conversation) = by_first_words(&said) else {
+                    *self = Self::Unknown(said);
+                    return Vec::new();
+                };
+                *self = conversation;
+                self.client_says(&said, rules)
             }
             Self::ZooKeeper(zookeeper) => zookeeper.client_says(bytes, rules),
             Self::Postgres(postgres) => postgres.client_says(bytes, rules),
@@ -116,7 +116,7 @@ fn introduce(introduction: &[u8], address: &str, instead: &str) -> Option<Vec<u8
     let (own, rest) = introduction.get(HEAD..)?.split_at_checked(length)?;
     let replaced = String::from_utf8_lossy(own).replace(address, instead);
     let mut introduced = introduction[..HEAD - 4].to_vec();
-    introduced.extend((replaced.len() as u32).to_be_bytes());
+    introduced.extend(u32::try_from(replaced.len()).ok()?.to_be_bytes());
     introduced.extend(replaced.as_bytes());
     introduced.extend(rest);
     Some(introduced)

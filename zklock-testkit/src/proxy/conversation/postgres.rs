@@ -122,12 +122,11 @@ impl Postgres {
 
     fn note_request(&mut self, frame: &[u8]) {
         let Some((letter, body)) = self.letter_and_body(frame) else {
-            match frame.get(4..).and_then(number) {
-                Some(SSL_REQUEST | GSS_REQUEST) => self.encryption_asked += 1,
-                _ => {
-                    self.started = true;
-                    self.asked += 1;
-                }
+            if let Some(SSL_REQUEST | GSS_REQUEST) = frame.get(4..).and_then(number) {
+                self.encryption_asked += 1;
+            } else {
+                self.started = true;
+                self.asked += 1;
             }
             return;
         };
@@ -164,7 +163,7 @@ mod tests {
 
     fn message(letter: u8, body: &[u8]) -> Vec<u8> {
         let mut message = vec![letter];
-        message.extend((body.len() as u32 + 4).to_be_bytes());
+        message.extend((u32::try_from(body.len()).unwrap() + 4).to_be_bytes());
         message.extend(body);
         message
     }

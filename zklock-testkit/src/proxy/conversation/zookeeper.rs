@@ -24,7 +24,10 @@ impl ZooKeeper {
         let mut steps = Vec::new();
         while let Some(frame) = self.requests.next(length) {
             let (xid, op) = if self.client_connected {
-                (number(&frame[4..]).unwrap_or_default(), Op::from_code(frame.get(8..).and_then(number).unwrap_or_default()))
+                (
+                    number(&frame[4..]).unwrap_or_default(),
+                    Op::from_code(frame.get(8..).and_then(number).unwrap_or_default()),
+                )
             } else {
                 self.client_connected = true;
                 (CONNECT, Op::Connect)
@@ -79,7 +82,7 @@ mod tests {
     use super::*;
 
     fn message(parts: &[i32]) -> Vec<u8> {
-        let mut message = (parts.len() as i32 * 4).to_be_bytes().to_vec();
+        let mut message = (i32::try_from(parts.len()).unwrap() * 4).to_be_bytes().to_vec();
         message.extend(parts.iter().flat_map(|part| part.to_be_bytes()));
         message
     }
@@ -90,7 +93,8 @@ mod tests {
         let rule = rules.add(Op::Create.into(), 2, Action::SwallowReply);
         let mut zookeeper = ZooKeeper::default();
         let requests =
-            [message(&[0, 9]), message(&[1, 15, 7]), message(&[2, 8]), message(&[3, 1]), message(&[4, 1])].concat();
+            [message(&[0, 9]), message(&[1, 15, 7]), message(&[2, 8]), message(&[3, 1]), message(&[4, 1])]
+                .concat();
         // However the bytes come in.
         for part in requests.chunks(3) {
             for step in zookeeper.client_says(part, &rules) {

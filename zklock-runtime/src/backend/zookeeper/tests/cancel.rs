@@ -97,7 +97,7 @@ async fn a_free_lock_cancelled_at_every_poll_leaves_nothing() {
         assert!(polls > 3, "cancelled only before poll {polls}");
     }
     let session = peer.session().unwrap();
-    until("the janitor is done", async || session.janitor.pending() == 0).await;
+    until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
 }
 
 #[tokio::test]

@@ -150,8 +150,8 @@ async fn a_lost_delete_is_seen_through() {
         assert_eq!(scene.count(&path).await, 0);
     }
     let session = scene.peer.session().unwrap();
-    until("the janitor is done", async || session.janitor.pending() == 0).await;
-    assert!(session.janitor.retries() >= 3);
+    until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
+    assert!(session.janitor.deletes().retried >= 3);
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn a_lost_delete_of_a_plain_node_spares_the_next_holders() {
         assert!(rule.has_fired());
         let next = within(SOON, next).await.unwrap().unwrap();
         let session = scene.peer.session().unwrap();
-        until("the janitor is done", async || session.janitor.pending() == 0).await;
+        until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
         let node = scene.server.node(&format!("{}/p", scene.chroot.path())).await.unwrap().unwrap();
         assert_eq!(node.ephemeral_owner, others.id);
         assert!(next.is_held());

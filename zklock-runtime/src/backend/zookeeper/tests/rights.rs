@@ -82,16 +82,16 @@ async fn a_delete_that_is_refused_is_neither_silent_nor_waited_for() {
     let session = peer.session().unwrap();
     let hold = peer.lock("/a").await;
     release(hold).await;
-    assert!(session.janitor.refusals() >= 1);
-    assert_eq!(session.janitor.pending(), 1);
+    assert!(session.janitor.deletes().refused >= 1);
+    assert_eq!(session.janitor.deletes().pending, 1);
     let error = peer.acquire(fair("/a", Duration::from_millis(300))).await.unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
     // Granted later, the right is used: nothing is forgotten.
     let acls = anyone(P::ALL);
     admin.set_acl("/a", &acls, None).await.unwrap();
     until("the nodes are gone", async || admin.list_children("/a").await.unwrap().is_empty()).await;
-    until("the janitor is done", async || session.janitor.pending() == 0).await;
-    assert!(session.janitor.retries() >= 1);
+    until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
+    assert!(session.janitor.deletes().retried >= 1);
     release(peer.lock("/a").await).await;
 }
 

@@ -310,8 +310,8 @@ async fn many_take_turns_and_some_give_up() {
         .await;
         for peer in peers {
             let session = peer.session().unwrap();
-            until("the janitor is done", async || session.janitor.pending() == 0).await;
-            assert_eq!(session.janitor.refusals(), 0);
+            until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
+            assert_eq!(session.janitor.deletes().refused, 0);
         }
     }
 }

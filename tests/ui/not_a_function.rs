@@ -1,0 +1,12 @@
+use zklock::*;
+
+struct Service;
+
+#[zk_lock(path = "/a")]
+impl Service {
+    async fn f() -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+fn main() {}

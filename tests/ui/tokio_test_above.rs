@@ -1,0 +1,9 @@
+use zklock::*;
+
+#[tokio::main]
+#[zk_lock(path = "/a")]
+async fn f() -> Result<(), Error> {
+    Ok(())
+}
+
+fn main() {}
