@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zklock::Error;
 
@@ -56,6 +56,27 @@ pub async fn unfair_waiters_may_be_cancelled(world: World) -> Outcome {
         }
     }
     queued(&handles[1], "/a", 0).await
+}
+
+pub async fn an_unfair_try_does_not_wait_for_the_waiters_beside_it(world: World) -> Outcome {
+    const TRIES: u32 = 10;
+    let [holder, other] = [world.locks().await?, world.locks().await?];
+    let guard = holder.mutex("/a").fair(false).timeout(None).acquire().await?;
+    let waiter = tokio::spawn({
+        let lock = other.mutex("/a").fair(false).timeout(None);
+        async move { lock.acquire().await?.release().await }
+    });
+    until("a waiter", async || !other.snapshot().waiting.is_empty()).await?;
+    // On the same handle as the waiter. Answers to be had at once, however slow the machine, do not take half a second
+    // each.
+    let start = Instant::now();
+    for _ in 0..TRIES {
+        assert!(soon("a try", other.mutex("/a").fair(false).try_acquire()).await?.is_none());
+    }
+    assert!(start.elapsed() < TRIES * Duration::from_millis(500), "{TRIES} tries took {:?}", start.elapsed());
+    guard.release().await?;
+    soon("a turn", waiter).await??;
+    Ok(())
 }
 
 pub async fn fair_and_unfair_do_not_mix_on_one_path(world: World) -> Outcome {

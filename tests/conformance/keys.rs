@@ -134,12 +134,34 @@ pub async fn g11_a_path_above_a_held_one_is_a_lock_of_its_own(world: World) -> O
     apart(world, ("/a/b", true), ("/a", true)).await
 }
 
-pub async fn g11_a_path_below_a_held_unfair_one_is_a_lock_of_its_own(world: World) -> Outcome {
-    apart(world, ("/a", false), ("/a/b", true)).await
+/// An unfair lock is a node of its own, which cannot have others below it: said, and not waited for.
+pub async fn nothing_is_locked_below_a_held_unfair_path(world: World) -> Outcome {
+    for fair in [true, false] {
+        apart_is_wrong(&world, ("/a", false), ("/a/b", fair)).await?;
+        apart_is_wrong(&world, ("/c", false), ("/c/d/e", fair)).await?;
+    }
+    Ok(())
 }
 
-pub async fn g11_an_unfair_path_above_a_held_one_is_a_lock_of_its_own(world: World) -> Outcome {
-    apart(world, ("/a/b", true), ("/a", false)).await
+pub async fn an_unfair_path_is_not_locked_above_a_held_one(world: World) -> Outcome {
+    for fair in [true, false] {
+        let folder = if fair { "/a" } else { "/c" };
+        apart_is_wrong(&world, (&format!("{folder}/b"), fair), (folder, false)).await?;
+    }
+    Ok(())
+}
+
+async fn apart_is_wrong(world: &World, first: (&str, bool), second: (&str, bool)) -> Outcome {
+    let [one, other] = [world.locks().await?, world.locks().await?];
+    let held = one.mutex(first.0).fair(first.1).timeout(None).acquire().await?;
+    for locks in [&one, &other] {
+        let result = soon("a refusal", locks.mutex(second.0).fair(second.1).acquire()).await.map(drop);
+        assert!(matches!(result, Err(Error::WrongKind { .. })), "{first:?}, then {second:?}: {result:?}");
+    }
+    assert!(held.is_held());
+    held.release().await?;
+    queued(&other, first.0, 0).await?;
+    queued(&other, second.0, 0).await
 }
 
 /// Both are held at a time, in either order of release, and are free afterwards.

@@ -81,13 +81,14 @@ macro_rules! cases {
                 g11_different_paths_are_different_locks
                 g11_a_path_below_a_held_one_is_a_lock_of_its_own
                 g11_a_path_above_a_held_one_is_a_lock_of_its_own
-                g11_a_path_below_a_held_unfair_one_is_a_lock_of_its_own
-                g11_an_unfair_path_above_a_held_one_is_a_lock_of_its_own
+                nothing_is_locked_below_a_held_unfair_path
+                an_unfair_path_is_not_locked_above_a_held_one
             }
             fairness {
                 unfair_locks_exclude_and_hand_over
                 unfair_waiters_all_get_it_in_the_end
                 unfair_waiters_may_be_cancelled
+                an_unfair_try_does_not_wait_for_the_waiters_beside_it
                 fair_and_unfair_do_not_mix_on_one_path
                 a_path_may_change_its_kind_when_it_is_free
             }

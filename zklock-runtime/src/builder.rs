@@ -30,10 +30,7 @@ impl LocksBuilder {
         Self {
             url: url.to_owned(),
             identity: default_identity(),
-            defaults: Defaults {
-                timeout: Some(Duration::from_secs(5)),
-                wait: Some(Duration::from_secs(30)),
-            },
+            defaults: Defaults { timeout: Some(Duration::from_secs(5)), wait: Some(Duration::from_secs(30)) },
             grace: Duration::from_secs(1),
             #[cfg(feature = "zookeeper")]
             server: Server::default(),
@@ -194,8 +191,8 @@ impl Default for Server {
 }
 
 fn start_engine() -> Result<Arc<Engine>, Error> {
-    let engine =
-        Engine::start().map_err(|error| Error::Config { reason: format!("cannot start a thread: {error}") })?;
+    let engine = Engine::start()
+        .map_err(|error| Error::Config { reason: format!("cannot start a thread: {error}") })?;
     Ok(Arc::new(engine))
 }
 
@@ -210,6 +207,9 @@ fn default_identity() -> String {
 
 impl fmt::Debug for LocksBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocksBuilder").field("url", &self.url).field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("LocksBuilder")
+            .field("url", &self.url)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
     }
 }

@@ -58,7 +58,9 @@ impl Frame {
     /// The hold under which this chain is in `path` already.
     pub(crate) fn hold_of(&self, locks: u64, path: &LockPath) -> Option<Arc<Hold>> {
         self.steps().find_map(|step| match step {
-            Step::Body { locks: theirs, hold, .. } if *theirs == locks && hold.path() == path => Some(hold.clone()),
+            Step::Body { locks: theirs, hold, .. } if *theirs == locks && hold.path() == path => {
+                Some(hold.clone())
+            }
             _ => None,
         })
     }
@@ -96,7 +98,9 @@ impl Frame {
     /// Ends what `set_transaction` began. The joined guards are the caller's to release, after the end is certain.
     pub(crate) fn take_transaction(&self) -> Option<OpenTransaction> {
         match &self.step {
-            Step::Body { transaction, .. } => transaction.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            Step::Body { transaction, .. } => {
+                transaction.lock().unwrap_or_else(PoisonError::into_inner).take()
+            }
             Step::Scope(_) => None,
         }
     }
@@ -115,12 +119,12 @@ impl Frame {
     }
 
     /// Looks at the innermost open transaction around this step, if there is one.
-    pub(crate) fn with_outer_transaction(&self, look: impl FnOnce(&mut OpenTransaction)) {
+    pub(crate) fn with_outer_transaction(&self, look: impl FnOnce(&Arc<Hold>, &mut OpenTransaction)) {
         for step in self.steps() {
-            if let Step::Body { transaction, .. } = step
+            if let Step::Body { hold, transaction, .. } = step
                 && let Some(open) = transaction.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
             {
-                return look(open);
+                return look(hold, open);
             }
         }
     }

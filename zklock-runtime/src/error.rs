@@ -131,6 +131,11 @@ pub enum Error {
         /// What it answered.
         source: Cause,
     },
+    /// The fence table could not be cleaned up or adopted.
+    FenceTable {
+        /// What the database answered.
+        source: Cause,
+    },
     /// The database refused or failed before the body ran; nothing was written.
     Database {
         /// The path that was held.
@@ -161,6 +166,7 @@ impl Error {
             | Self::Refused { .. }
             | Self::Closed
             | Self::Config { .. }
+            | Self::FenceTable { .. }
             | Self::Backend { .. } => false,
         }
     }
@@ -184,6 +190,7 @@ impl Error {
             | Self::NotInstalled { .. }
             | Self::Unavailable { .. }
             | Self::Closed
+            | Self::FenceTable { .. }
             | Self::Config { .. } => None,
         }
     }
@@ -267,6 +274,7 @@ impl fmt::Display for Error {
                 write!(f, "the lock server failed on lock \"{path}\": {source}")
             }
             Self::Backend { path: None, source } => write!(f, "the lock server failed: {source}"),
+            Self::FenceTable { source } => write!(f, "the fence table could not be maintained: {source}"),
             Self::Database { path, source } => {
                 write!(f, "the database failed before the body of lock \"{path}\" ran: {source}")
             }
@@ -281,6 +289,7 @@ impl StdError for Error {
             | Self::CommitUnknown { source, .. }
             | Self::Backend { source, .. }
             | Self::Database { source, .. }
+            | Self::FenceTable { source }
             | Self::Unavailable { source: Some(source), .. } => Some(source.inner()),
             _ => None,
         }

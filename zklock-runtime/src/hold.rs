@@ -96,6 +96,8 @@ struct Slot {
     contender: Option<Box<dyn Contender>>,
     /// Those of this hold and of the holds nested in it: the lock outlasts each of them.
     transactions: Vec<(u64, Arc<dyn Stop>)>,
+    /// Holds whose work is a part of one of those transactions, and which it therefore keeps too.
+    joined: Vec<(u64, Arc<Hold>)>,
     release_wanted: bool,
 }
 
@@ -137,7 +139,12 @@ impl Hold {
             state: AtomicU8::new(State::Held.code()),
             changed: Arc::new(Notify::new()),
             gone: AtomicBool::new(false),
-            slot: Mutex::new(Slot { contender, transactions: Vec::new(), release_wanted: false }),
+            slot: Mutex::new(Slot {
+                contender,
+                transactions: Vec::new(),
+                joined: Vec::new(),
+                release_wanted: false,
+            }),
             overseer: OnceLock::new(),
             parent,
         }
@@ -215,19 +222,26 @@ impl Hold {
     }
 
     fn verdict(&self) -> Result<(), LostReason> {
-        match self.state() {
-            State::Held | State::Committing => {}
-            State::Released => return Err(LostReason::Released),
-            State::Ended(reason) => return Err(reason),
+        if self.state() == State::Released {
+            return Err(LostReason::Released);
+        }
+        self.over_by_itself().map_or(Ok(()), Err)?;
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.verdict())
+    }
+
+    /// Why the lock is not ours any more, if so, for a COMMIT that was begun: that its caller is gone, and the guard with
+    /// it, does not take the lock away while it is on its way.
+    pub(crate) fn lapsed(&self) -> Option<LostReason> {
+        self.over_by_itself().or_else(|| self.parent.as_ref().and_then(|parent| parent.lapsed()))
+    }
+
+    fn over_by_itself(&self) -> Option<LostReason> {
+        if let State::Ended(reason) = self.state() {
+            return Some(reason);
         }
         let now = Tick::now();
-        if let Some(reason) = self.grant.validity.verdict(now) {
-            return Err(reason);
-        }
-        if now >= self.deadline() {
-            return Err(LostReason::Overrun);
-        }
-        self.parent.as_ref().map_or(Ok(()), |parent| parent.verdict())
+        let late = || (now >= self.deadline()).then_some(LostReason::Overrun);
+        self.grant.validity.verdict(now).or_else(late)
     }
 
     /// Held, and the server reachable: a COMMIT may start.
@@ -303,7 +317,7 @@ impl Hold {
 
     /// Notes a transaction that runs under this hold: the lock is kept until the returned value is dropped, or
     /// until the grace time is over. The holds that this one is nested in keep theirs too.
-    pub(crate) fn attach(self: &Arc<Self>, transaction: Arc<dyn Stop>) -> Attached {
+    pub(crate) fn attach(self: &Arc<Self>, transaction: &Arc<dyn Stop>) -> Attached {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         let mut hold = Some(self);
@@ -312,6 +326,16 @@ impl Hold {
             hold = each.parent.as_ref();
         }
         Attached { hold: self.clone(), id }
+    }
+
+    /// The work under `inner` has become a part of the transaction that runs under this hold: its lock is kept until
+    /// that has ended, whoever releases it.
+    pub(crate) fn keep(&self, inner: &Arc<Self>) {
+        let mut slot = self.slot();
+        if let Some((id, stop)) = slot.transactions.last().cloned() {
+            slot.joined.push((id, inner.clone()));
+            inner.slot().transactions.push((id, stop));
+        }
     }
 
     /// What ends the transactions that run under this hold, if there are any.
@@ -350,15 +374,21 @@ impl Hold {
     }
 
     fn detach(self: &Arc<Self>, id: u64) {
-        let contender = {
+        let (joined, contender) = {
             let mut slot = self.slot();
             slot.transactions.retain(|(each, _)| *each != id);
-            if !slot.release_wanted || !slot.transactions.is_empty() {
-                return;
-            }
-            slot.contender.take()
+            let (joined, others) = slot.joined.drain(..).partition(|(each, _)| *each == id);
+            slot.joined = others;
+            let is_over = slot.release_wanted && slot.transactions.is_empty();
+            (joined, is_over.then(|| slot.contender.take()))
         };
-        self.let_go(contender);
+        let joined: Vec<(u64, Arc<Self>)> = joined;
+        for (_, hold) in &joined {
+            hold.detach(id);
+        }
+        if let Some(contender) = contender {
+            self.let_go(contender);
+        }
     }
 
     fn let_go(self: &Arc<Self>, contender: Option<Box<dyn Contender>>) {

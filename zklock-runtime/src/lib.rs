@@ -9,6 +9,8 @@ mod clock;
 mod context;
 mod engine;
 mod error;
+#[cfg(feature = "sqlx")]
+mod fences;
 mod guard;
 mod hold;
 mod lock;
@@ -23,9 +25,9 @@ mod token;
 mod transaction;
 mod waits;
 
-pub use backend::QueueEntry;
 #[cfg(feature = "zookeeper")]
 pub use backend::zookeeper::Acl;
+pub use backend::{Deletes, QueueEntry};
 pub use builder::LocksBuilder;
 pub use error::{Cause, Error, LostReason};
 pub use guard::Guard;
@@ -36,4 +38,4 @@ pub use outcome::{Commits, FromLockError};
 pub use path::LockPath;
 pub use token::{Ensemble, FencingToken};
 #[cfg(feature = "sqlx")]
-pub use transaction::{Database, TxParam};
+pub use transaction::{Database, TxParam, fence_table_sql};

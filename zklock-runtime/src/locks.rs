@@ -154,7 +154,7 @@ impl Locks {
             function: waiting.function,
             waited: waiting.since.elapsed(),
         });
-        Snapshot { held, waiting: waiting.collect() }
+        Snapshot { held, waiting: waiting.collect(), deletes: self.0.backend.deletes() }
     }
 
     /// The queue of `path` as the server sees it: the holder first, then who waits, from all processes.
@@ -213,6 +213,11 @@ impl Locks {
 
     pub(crate) fn grace(&self) -> Duration {
         self.0.reaper.grace()
+    }
+
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
     }
 
     #[cfg(feature = "sqlx")]

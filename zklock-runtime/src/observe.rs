@@ -8,6 +8,7 @@ use std::{
 use tracing::{Span, field};
 
 use crate::{
+    backend::Deletes,
     clock::Tick,
     error::{Error, LostReason},
     hold::{Hold, State},
@@ -85,6 +86,7 @@ pub(crate) fn name(error: &Error) -> &'static str {
         Error::Closed => "closed",
         Error::Config { .. } => "config",
         Error::Backend { .. } => "backend",
+        Error::FenceTable { .. } => "fence table",
         Error::Database { .. } => "database",
     }
 }
@@ -101,6 +103,8 @@ pub struct Snapshot {
     pub held: Vec<HeldLock>,
     /// What is waited for, the longest wait first.
     pub waiting: Vec<WaitingLock>,
+    /// How the deletes of nodes on the server fare.
+    pub deletes: Deletes,
 }
 
 /// A lock that this process holds.

@@ -9,7 +9,6 @@ use tokio::{runtime::Handle, sync::Notify};
 use crate::{
     clock::Tick,
     engine::sleep_until,
-    error::LostReason,
     hold::{Hold, Overseer, State},
 };
 

@@ -23,7 +23,7 @@ impl Port {
     pub(crate) fn claim() -> Result<Self, Error> {
         let (low, high) = candidates();
         for _ in 0..1000 {
-            let number = low + (random() % u64::from(high - low)) as u16;
+            let number = draw(low, high);
             let Some(claim) = claim(number).map_err(Error::io("claiming a port"))? else { continue };
             if TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok() {
                 return Ok(Self { number, _claim: claim });
@@ -38,6 +38,12 @@ impl Port {
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
+}
+
+/// A number from `low` to below `high`.
+fn draw(low: u16, high: u16) -> u16 {
+    let [first, second, ..] = random().to_le_bytes();
+    low + u16::from_le_bytes([first, second]) % (high - low)
 }
 
 fn claim(number: u16) -> io::Result<Option<UnixListener>> {

@@ -1,5 +1,5 @@
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
@@ -8,7 +8,7 @@ use std::{
 use tokio::{runtime::Handle, sync::oneshot};
 use uuid::Uuid;
 
-use super::{Backend, BoxFuture, QueueEntry, Request};
+use super::{Backend, BoxFuture, Deletes, QueueEntry, Request};
 use crate::{
     clock::Tick,
     engine::sleep_until,
@@ -33,9 +33,18 @@ struct Table {
 
 struct State {
     queues: HashMap<LockPath, Queue>,
+    tree: Tree,
     last_token: u64,
     last_waiter: u64,
     closed: bool,
+}
+
+/// What stands on which path, as the nodes of a server would: one that is an unfair lock cannot have others below it.
+#[derive(Default)]
+struct Tree {
+    unfair: HashSet<Box<str>>,
+    /// How many queues there are below a path.
+    below: HashMap<Box<str>, usize>,
 }
 
 /// One path. It exists while somebody holds or waits.
@@ -73,7 +82,13 @@ enum Tried {
 
 impl Memory {
     pub(crate) fn new(identity: Arc<str>, timers: Handle) -> Self {
-        let state = State { queues: HashMap::new(), last_token: 0, last_waiter: 0, closed: false };
+        let state = State {
+            queues: HashMap::new(),
+            tree: Tree::default(),
+            last_token: 0,
+            last_waiter: 0,
+            closed: false,
+        };
         let table = Table { state: Mutex::new(state), identity, validity: Validity::unlimited() };
         Self { table: Arc::new(table), timers }
     }
@@ -113,6 +128,20 @@ impl Backend for Memory {
         Box::pin(async { Ok(entries) })
     }
 
+    #[cfg(feature = "sqlx")]
+    fn ensemble(&self, _: Tick) -> BoxFuture<Result<Ensemble, Error>> {
+        Box::pin(async { Ok(Ensemble::MEMORY) })
+    }
+
+    #[cfg(feature = "sqlx")]
+    fn fence_key(&self, path: &LockPath) -> String {
+        path.as_str().to_owned()
+    }
+
+    fn deletes(&self) -> Deletes {
+        Deletes::default()
+    }
+
     fn close(&self) -> BoxFuture<()> {
         let waiters: Vec<Waiter> = {
             let mut state = self.table.lock();
@@ -137,11 +166,7 @@ impl Table {
         if state.closed {
             return Err(Error::Closed);
         }
-        let queue = state.queues.entry(path.clone()).or_insert_with(|| Queue {
-            fair: options.fair,
-            holder: None,
-            waiters: VecDeque::new(),
-        });
+        let queue = state.queue(path, options.fair)?;
         if queue.fair != options.fair {
             return Err(Error::WrongKind { path: path.clone(), found: kind(queue.fair).to_owned() });
         }
@@ -184,7 +209,7 @@ impl Table {
             attempt: Uuid::new_v4(),
             validity: self.validity.clone(),
         };
-        Hold::new(grant, Box::new(Entry { table: self.clone(), path: path.clone(), token }))
+        Hold::new(grant, Box::new(Occupant { table: self.clone(), path: path.clone(), token }))
     }
 
     /// The holder is gone: the next one's turn.
@@ -207,7 +232,7 @@ impl Table {
             && queue.holder.is_none()
         {
             let Some(waiter) = queue.waiters.pop_front() else {
-                state.queues.remove(path);
+                state.forget(path);
                 break;
             };
             if waiter.turn.is_closed() {
@@ -240,7 +265,8 @@ impl Table {
             since: Some(since),
             name,
         };
-        let holder = queue.holder.iter().map(|h| entry(true, h.function, h.since, format!("token {}", h.token)));
+        let holder =
+            queue.holder.iter().map(|h| entry(true, h.function, h.since, format!("token {}", h.token)));
         let waiters = queue
             .waiters
             .iter()
@@ -252,6 +278,61 @@ impl Table {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// The queue of `path`, made where there is none.
+    fn queue(&mut self, path: &LockPath, fair: bool) -> Result<&mut Queue, Error> {
+        match self.queues.entry(path.clone()) {
+            Entry::Occupied(queue) => Ok(queue.into_mut()),
+            Entry::Vacant(place) => {
+                self.tree.add(path, fair)?;
+                Ok(place.insert(Queue { fair, holder: None, waiters: VecDeque::new() }))
+            }
+        }
+    }
+
+    fn forget(&mut self, path: &LockPath) {
+        if self.queues.remove(path).is_some() {
+            self.tree.remove(path);
+        }
+    }
+}
+
+impl Tree {
+    fn add(&mut self, path: &LockPath, fair: bool) -> Result<(), Error> {
+        let wrong = |found| Err(Error::WrongKind { path: path.clone(), found });
+        if let Some(above) = above(path).find(|above| self.unfair.contains(*above)) {
+            return wrong(format!("\"{above}\" above it is {}", kind(false)));
+        }
+        if !fair && self.below.contains_key(path.as_str()) {
+            return wrong("there are locks below it".to_owned());
+        }
+        for above in above(path) {
+            *self.below.entry(above.into()).or_default() += 1;
+        }
+        if !fair {
+            self.unfair.insert(path.as_str().into());
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &LockPath) {
+        self.unfair.remove(path.as_str());
+        for above in above(path) {
+            if let Some(count) = self.below.get_mut(above) {
+                *count -= 1;
+                if *count == 0 {
+                    self.below.remove(above);
+                }
+            }
+        }
+    }
+}
+
+/// The paths above `path`, the root left out.
+fn above(path: &LockPath) -> impl Iterator<Item = &str> {
+    path.as_str().match_indices('/').skip(1).map(|(end, _)| &path.as_str()[..end])
 }
 
 impl Queue {
@@ -300,20 +381,20 @@ impl Drop for Waiting {
                     && queue.holder.is_none()
                     && queue.waiters.is_empty()
                 {
-                    state.queues.remove(&self.path);
+                    state.forget(&self.path);
                 }
             }
         }
     }
 }
 
-struct Entry {
+struct Occupant {
     table: Arc<Table>,
     path: LockPath,
     token: FencingToken,
 }
 
-impl Contender for Entry {
+impl Contender for Occupant {
     fn release(self: Box<Self>, done: Done) {
         self.table.release(&self.path, self.token);
         drop(done);
@@ -334,8 +415,11 @@ impl fmt::Debug for Memory {
     }
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for Occupant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("path", &self.path).field("token", &self.token).finish_non_exhaustive()
+        f.debug_struct("Occupant")
+            .field("path", &self.path)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
     }
 }

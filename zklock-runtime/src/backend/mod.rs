@@ -2,6 +2,8 @@
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::SystemTime};
 
+#[cfg(feature = "sqlx")]
+use crate::token::Ensemble;
 use crate::{clock::Tick, error::Error, hold::Hold, options::LockOptions, path::LockPath};
 
 pub(crate) mod memory;
@@ -25,6 +27,17 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// The queue of a path as the server sees it, the holder first.
     fn inspect(&self, path: &LockPath) -> BoxFuture<Result<Vec<QueueEntry>, Error>>;
 
+    /// Whose tokens are given out now, waiting for a server until `wait_until`.
+    #[cfg(feature = "sqlx")]
+    fn ensemble(&self, wait_until: Tick) -> BoxFuture<Result<Ensemble, Error>>;
+
+    /// What the fence row of a path is keyed by.
+    #[cfg(feature = "sqlx")]
+    fn fence_key(&self, path: &LockPath) -> String;
+
+    /// How the deletes of nodes fare.
+    fn deletes(&self) -> Deletes;
+
     /// Ends all that lives on the server, within a bound. Nothing is granted afterwards.
     fn close(&self) -> BoxFuture<()>;
 }
@@ -36,6 +49,18 @@ pub(crate) struct Request {
     pub(crate) options: LockOptions,
     /// When to give up; when it is already past, one try is made.
     pub(crate) wait_until: Tick,
+}
+
+/// How the deletes of nodes fare: what was given up or lost must go, or it blocks others until the session ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deletes {
+    /// Nodes that are still to go.
+    pub pending: usize,
+    /// Deletes that had to be repeated, since the session began.
+    pub retried: u64,
+    /// Deletes that the server refused for lack of rights, since the session began.
+    pub refused: u64,
 }
 
 /// One contender in the queue of a path.

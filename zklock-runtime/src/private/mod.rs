@@ -9,15 +9,10 @@ pub use core;
 
 #[cfg(feature = "sqlx")]
 pub use self::transaction::{
-    Connections, Installed, Isolation, Tx, TxParam, TxSpec, Verdict, abandon, begin, close, finish, open, param,
+    Connections, Installed, Isolation, Tx, TxParam, TxSpec, Verdict, abandon, begin, close, finish, open,
+    param,
 };
 
-pub use crate::{
-    guard::{Interrupted, Run},
-    locks::Locks,
-    outcome::{Commits, FromLockError},
-    path::IntoLockPath,
-};
 use crate::{
     context::Frame,
     error::Error,
@@ -25,6 +20,12 @@ use crate::{
     observe,
     options::LockOptions,
     path::{self, LockPath},
+};
+pub use crate::{
+    guard::{Interrupted, Run},
+    locks::Locks,
+    outcome::{Commits, FromLockError},
+    path::IntoLockPath,
 };
 
 /// What an annotation says, in a constant.

@@ -43,7 +43,8 @@ where
         };
         let locks = call.guard.locks();
         let hold = call.guard.hold();
-        let tx = Tx::begin(origin, hold, spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
+        let tx =
+            Tx::begin(origin, hold, *spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
         if let Some(open) = open {
             call.frame.set_transaction(open);
         }
@@ -81,7 +82,10 @@ fn check_nesting(call: &Call, spec: TxSpec, pool: usize) -> Result<(), Error> {
             return refuse(function, "it would not see what that one has written");
         }
         if outer.root_id() == hold.root_id() && !spec.unfenced {
-            return refuse(function, "on the same path it would wait for the fence row that the outer one has raised");
+            return refuse(
+                function,
+                "on the same path it would wait for the fence row that the outer one has raised",
+            );
         }
     }
     Ok(())
@@ -170,9 +174,10 @@ async fn commit<DB: Database>(call: Call, tx: Tx<'_, DB>) -> Result<(), Error> {
     }
     let open = call.frame.take_transaction();
     // What joined is a part of this commit: from here on nobody can take those locks either.
-    let lost = open.iter().flat_map(|open| &open.joined).find_map(|guard| {
-        guard.hold().start_commit().err().map(|reason| guard.hold().error(reason))
-    });
+    let lost = open
+        .iter()
+        .flat_map(|open| &open.joined)
+        .find_map(|guard| guard.hold().start_commit().err().map(|reason| guard.hold().error(reason)));
     let committed = match lost {
         None => tx.commit().await,
         Some(error) => {
@@ -195,7 +200,12 @@ fn stay_locked(call: Call) {
     let Call { guard, frame } = call;
     observe::outcome(guard.span(), "joined");
     let mut guard = Some(guard);
-    frame.with_outer_transaction(|open| open.joined.extend(guard.take()));
+    frame.with_outer_transaction(|outer, open| {
+        if let Some(guard) = guard.take() {
+            outer.keep(guard.hold());
+            open.joined.push(guard);
+        }
+    });
     // An outer transaction that is not zklock's: its fence row keeps the next holder's transaction waiting.
     drop(guard);
 }

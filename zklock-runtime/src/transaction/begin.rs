@@ -24,7 +24,7 @@ use crate::{
 pub(crate) async fn begin<'a, DB: Database>(
     pool: Pool<DB>,
     hold: &Arc<Hold>,
-    spec: &'static TxSpec,
+    spec: TxSpec,
     engine: &Arc<Engine>,
     fence: &Arc<Fence>,
     grace: Duration,
@@ -49,7 +49,7 @@ pub(crate) async fn begin<'a, DB: Database>(
 struct Begin<DB: Database> {
     pool: Pool<DB>,
     hold: Arc<Hold>,
-    spec: &'static TxSpec,
+    spec: TxSpec,
     engine: Arc<Engine>,
     fence: Arc<Fence>,
     grace: Duration,
@@ -76,8 +76,14 @@ impl<DB: Database> Begin<DB> {
                 return;
             }
         };
-        let mut session =
-            Box::new(Session::new(connection, &self.pool, &self.hold, &self.engine, self.spec.unfenced, self.grace));
+        let mut session = Box::new(Session::new(
+            connection,
+            &self.pool,
+            &self.hold,
+            &self.engine,
+            self.spec.unfenced,
+            self.grace,
+        ));
         let begun = tokio::select! {
             begun = self.start(&mut session) => begun,
             reason = session::over(&self.hold) => Err(self.hold.error(reason)),
@@ -128,6 +134,12 @@ impl<DB: Database> Begin<DB> {
                     }
                     refused(&self.hold, row, stored.as_ref(), changed > 3)?;
                 }
+                // Dropped since it was last seen.
+                Err(error) if DB::is_missing_table(&error) && changed < 3 => {
+                    changed += 1;
+                    self.undo(session).await?;
+                    self.fence.forget(&self.pool, row);
+                }
                 // Of two that want the row at the strict levels of isolation, one is told to try again.
                 Err(error) if DB::is_conflict(&error) => self.undo(session).await?,
                 Err(error) => return Err(self.judge(error)),
@@ -167,9 +179,11 @@ pub(crate) fn refused(hold: &Hold, row: &Row, stored: Option<&Stored>, enough: b
     match stored {
         None if enough => Err(failed(hold, "the fence row is deleted again and again")),
         None => Ok(()),
-        Some(stored) if stored.ensemble != row.ensemble => {
-            Err(Error::ForeignFence { path, theirs: stored.ensemble_name(), ours: hold.token().ensemble().to_string() })
-        }
+        Some(stored) if stored.ensemble != row.ensemble => Err(Error::ForeignFence {
+            path,
+            theirs: stored.ensemble_name(),
+            ours: hold.token().ensemble().to_string(),
+        }),
         Some(stored) if row.may_follow(stored) && !enough => Ok(()),
         Some(_) => Err(Error::Fenced { path }),
     }

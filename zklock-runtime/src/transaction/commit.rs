@@ -102,7 +102,9 @@ async fn check<DB: Database>(session: &mut Session<DB>) -> Result<(), Error> {
     });
     // Right before COMMIT, by the clock: the process may have been stopped for any time, and must then write no
     // further.
-    hold.check().map_err(|reason| hold.error(reason))?;
+    if let Some(reason) = hold.lapsed() {
+        return Err(hold.error(reason));
+    }
     whole.map_err(|swallowed| not_committed(&hold, swallowed))
 }
 
@@ -115,7 +117,7 @@ fn remaining(hold: &Hold) -> Option<Duration> {
 /// Resolves when the lock is not ours any more by what the clocks say. Nobody tells, since nobody can take a hold that
 /// commits.
 async fn lapsed(hold: &Arc<Hold>) {
-    while hold.check().is_ok() {
+    while hold.lapsed().is_none() {
         let deadline = hold.deadline().remaining();
         tokio::time::sleep(deadline.clamp(Duration::from_millis(1), Duration::from_millis(500))).await;
     }
@@ -149,7 +151,9 @@ impl fmt::Display for Swallowed {
                  was not passed on, or a statement ended it (COMMIT, or DDL on MySQL)"
             ),
             Self::Depth => f.write_str("a transaction begun inside of it was neither committed nor dropped"),
-            Self::Late => f.write_str("a statement that was left running on its connection did not end in time"),
+            Self::Late => {
+                f.write_str("a statement that was left running on its connection did not end in time")
+            }
         }
     }
 }

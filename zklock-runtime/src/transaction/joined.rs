@@ -28,11 +28,14 @@ impl<'a, DB: Database> Joined<'a, DB> {
     pub(crate) async fn begin(
         connection: &'a mut DB::Connection,
         hold: &Arc<Hold>,
-        spec: &'static TxSpec,
+        spec: TxSpec,
     ) -> Result<Self, Error> {
         let outer = DB::TransactionManager::get_transaction_depth(connection);
         if outer == 0 {
-            return Err(failed(hold, "the connection given to be joined is in no transaction; begin one, or give a pool"));
+            return Err(failed(
+                hold,
+                "the connection given to be joined is in no transaction; begin one, or give a pool",
+            ));
         }
         hold.check().map_err(|reason| hold.error(reason))?;
         DB::savepoint(connection).await.map_err(|error| failed(hold, error))?;
@@ -70,8 +73,7 @@ impl<'a, DB: Database> Joined<'a, DB> {
     }
 
     fn judge(&self, error: sqlx::Error) -> Error {
-        let error =
-            if DB::is_missing_table(&error) { NotReady::NoTable } else { NotReady::Failed(error) };
+        let error = if DB::is_missing_table(&error) { NotReady::NoTable } else { NotReady::Failed(error) };
         not_ready::<DB>(&self.hold, error)
     }
 

@@ -114,7 +114,8 @@ impl Database for Postgres {
     async fn savepoint(connection: &mut PgConnection) -> sqlx::Result<()> {
         // When it is dropped before its end, the driver's own future rolls back one level too many, the outer
         // transaction. Forgotten instead, it leaves a savepoint that nobody returns to.
-        let mut savepoint = Forgotten(Some(ManuallyDrop::new(Box::pin(PgTransactionManager::begin(connection, None)))));
+        let mut savepoint =
+            Forgotten(Some(ManuallyDrop::new(Box::pin(PgTransactionManager::begin(connection, None)))));
         let outcome = match &mut savepoint.0 {
             Some(future) => future.as_mut().await,
             None => Ok(()),
@@ -224,6 +225,7 @@ impl Database for Postgres {
             .bind(key)
             .fetch_optional(connection)
             .await?
+            .as_ref()
             .map(stored)
             .transpose()
     }
@@ -281,7 +283,12 @@ const SERVER: &str = "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1
 /// a client that is gone ends a little later, and nothing else changes.
 static CHECK_IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
-async fn begin(connection: &mut PgConnection, mark: &Mark, limits: Limits, checked: bool) -> sqlx::Result<()> {
+async fn begin(
+    connection: &mut PgConnection,
+    mark: &Mark,
+    limits: Limits,
+    checked: bool,
+) -> sqlx::Result<()> {
     let version = connection.server_version_num().unwrap_or(0);
     let mut text = String::with_capacity(320);
     text.push_str("BEGIN");
@@ -321,7 +328,11 @@ async fn connect(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
 }
 
 /// The row, when nobody's transaction has it any more.
-async fn locked(connection: &mut PgConnection, row: &Row, table: Option<i64>) -> sqlx::Result<Option<Stored>> {
+async fn locked(
+    connection: &mut PgConnection,
+    row: &Row,
+    table: Option<i64>,
+) -> sqlx::Result<Option<Stored>> {
     query(
         "SELECT ensemble, token, attempt, writer FROM zklock_fence \
          WHERE path = $1 AND ($2::int8 IS NULL OR tableoid::int8 = $2) FOR UPDATE",
@@ -330,11 +341,12 @@ async fn locked(connection: &mut PgConnection, row: &Row, table: Option<i64>) ->
     .bind(table)
     .fetch_optional(connection)
     .await?
+    .as_ref()
     .map(stored)
     .transpose()
 }
 
-fn stored(row: PgRow) -> sqlx::Result<Stored> {
+fn stored(row: &PgRow) -> sqlx::Result<Stored> {
     Ok(Stored {
         ensemble: row.try_get(0)?,
         token: row.try_get(1)?,

@@ -7,8 +7,8 @@ use std::{
 };
 
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, Row as _, SqlSafeStr, Sqlite, SqliteConnection,
-    query, query_scalar, raw_sql,
+    AssertSqlSafe, ConnectOptions, Connection, Row as _, SqlSafeStr, Sqlite, SqliteConnection, query,
+    query_scalar, raw_sql,
     sqlite::{SqliteConnectOptions, SqliteRow, SqliteTransactionManager},
 };
 use sqlx_core::transaction::TransactionManager;
@@ -55,7 +55,8 @@ impl Database for Sqlite {
             let mut handle = connection.lock_handle().await?;
             handle.set_progress_handler(STEPS, move || !stopped.load(Ordering::Relaxed) && may_run());
         }
-        let millis = limits.millis().unwrap_or_else(|| own.unsigned_abs()).min(i32::MAX.unsigned_abs().into());
+        let millis =
+            limits.millis().unwrap_or_else(|| own.unsigned_abs()).min(i32::MAX.unsigned_abs().into());
         // A wait for the write lock cannot be interrupted, so it is made of short ones.
         let text = format!(
             "PRAGMA busy_timeout = {}; BEGIN IMMEDIATE; PRAGMA busy_timeout = {millis}; SAVEPOINT {GUARD}",
@@ -91,11 +92,17 @@ impl Database for Sqlite {
         Ok(())
     }
 
-    async fn release_guard(connection: &mut SqliteConnection, remaining: Option<Duration>) -> sqlx::Result<()> {
+    async fn release_guard(
+        connection: &mut SqliteConnection,
+        remaining: Option<Duration>,
+    ) -> sqlx::Result<()> {
         let mut text = String::new();
         if let Some(remaining) = remaining {
             // COMMIT waits for readers, and that wait cannot be interrupted either.
-            text = format!("PRAGMA busy_timeout = {}; ", remaining.as_millis().min(i32::MAX.unsigned_abs().into()));
+            text = format!(
+                "PRAGMA busy_timeout = {}; ",
+                remaining.as_millis().min(i32::MAX.unsigned_abs().into())
+            );
         }
         text.push_str("RELEASE SAVEPOINT zklock_guard");
         raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
@@ -168,7 +175,11 @@ impl Database for Sqlite {
         raw_sql(Self::FENCE_TABLE).execute(connection).await.map(drop)
     }
 
-    async fn create_floor(connection: &mut SqliteConnection, floor: &str, ensemble: &[u8]) -> sqlx::Result<()> {
+    async fn create_floor(
+        connection: &mut SqliteConnection,
+        floor: &str,
+        ensemble: &[u8],
+    ) -> sqlx::Result<()> {
         query(
             "INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) VALUES ($1, $2, x'', x'', x'') \
              ON CONFLICT (path) DO NOTHING",
@@ -198,6 +209,7 @@ impl Database for Sqlite {
             .bind(key)
             .fetch_optional(connection)
             .await?
+            .as_ref()
             .map(stored)
             .transpose()
     }
@@ -210,12 +222,11 @@ impl Database for Sqlite {
     ) -> sqlx::Result<u64> {
         // One transaction, so that no writer comes in between.
         raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
-        let before: i64 = query_scalar(
-            "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS integer) - $1",
-        )
-        .bind(i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX / 2))
-        .fetch_one(&mut *connection)
-        .await?;
+        let before: i64 =
+            query_scalar("SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS integer) - $1")
+                .bind(i64::try_from(older_than.as_millis()).unwrap_or(i64::MAX / 2))
+                .fetch_one(&mut *connection)
+                .await?;
         query(
             "UPDATE zklock_fence SET token = max(token, coalesce((SELECT max(token) FROM zklock_fence \
              WHERE ensemble = $2 AND path <> $1 AND updated_at <= $3), x'')) WHERE path = $1",
@@ -273,7 +284,7 @@ fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(5 | 6))
 }
 
-fn stored(row: SqliteRow) -> sqlx::Result<Stored> {
+fn stored(row: &SqliteRow) -> sqlx::Result<Stored> {
     Ok(Stored {
         ensemble: row.try_get(0)?,
         token: row.try_get(1)?,

@@ -50,7 +50,7 @@ impl<DB: Database> Running<DB> {
         let writer = Uuid::new_v4();
         let may_run: MayRun = {
             let hold = hold.clone();
-            Arc::new(move || hold.is_held())
+            Arc::new(move || hold.lapsed().is_none())
         };
         Arc::new(Self {
             path: hold.path().clone(),

@@ -62,7 +62,7 @@ fn create_root() -> io::Result<PathBuf> {
     // The watchdog compares with what /proc says, where links are resolved.
     let parent = std::env::temp_dir().canonicalize()?;
     loop {
-        let path = parent.join(format!("zklock-testkit-{}-{:08x}", std::process::id(), random() as u32));
+        let path = parent.join(format!("zklock-testkit-{}-{:016x}", std::process::id(), random()));
         match DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => {
                 // PostgreSQL runs as another account if we are root: let it pass, not look.

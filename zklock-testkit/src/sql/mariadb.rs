@@ -53,6 +53,7 @@ pub struct MariaDb {
 ///
 /// They do not apply to a server that is given by `ZKLOCK_TEST_MARIADB`.
 #[derive(Debug, Clone)]
+#[must_use = "it does nothing until started"]
 pub struct MariaDbBuilder {
     fsync: bool,
     max_connections: u32,
@@ -126,7 +127,7 @@ impl MariaDbBuilder {
     }
 
     fn launch(&self, mariadbd: &Path, folder: &Path, data: &Path, port: u16) -> Launch {
-        let flush = if self.fsync { 1 } else { 0 };
+        let flush = u8::from(self.fsync);
         Launch::new(mariadbd, folder)
             .arg("--no-defaults")
             .args(as_root())

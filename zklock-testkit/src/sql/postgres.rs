@@ -52,6 +52,7 @@ pub struct Postgres {
 ///
 /// They do not apply to a server that is given by `ZKLOCK_TEST_POSTGRES`.
 #[derive(Debug, Clone)]
+#[must_use = "it does nothing until started"]
 pub struct PostgresBuilder {
     fsync: bool,
     max_connections: u32,

@@ -12,6 +12,7 @@ use crate::server::Launch;
 ///
 /// They do not apply to a server that is given by `ZKLOCK_TEST_ZOOKEEPER`.
 #[derive(Debug, Clone)]
+#[must_use = "it does nothing until started"]
 pub struct ZooKeeperBuilder {
     tick_time: Duration,
     min_session_timeout: Option<Duration>,

@@ -31,6 +31,7 @@ impl Chroot {
     }
 
     /// The same node by another way to the server, a [`Proxy`](crate::Proxy) for instance.
+    #[must_use]
     pub fn via(&self, servers: impl fmt::Display) -> Self {
         Self { servers: servers.to_string(), path: self.path.clone() }
     }

@@ -232,8 +232,8 @@ impl ZooKeeper {
             .lines()
             .filter_map(|line| line.split_once('\t'))
             .find(|(found, _)| *found == name)
-            .and_then(|(_, value)| value.trim().parse::<f64>().ok())
-            .map(|value| value as u64)
+            // Some have a fraction, which nobody asks for.
+            .and_then(|(_, value)| value.trim().split('.').next()?.parse().ok())
             .ok_or_else(|| Error::Answer { asked: format!("`mntr` for {name} at {}", self.address), answer })
     }
 

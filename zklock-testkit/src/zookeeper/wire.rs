@@ -165,16 +165,21 @@ impl Record {
     }
 
     fn bytes(&mut self, value: &[u8]) -> &mut Self {
-        self.0.extend((value.len() as u32).to_be_bytes());
+        self.0.extend(length(value));
         self.0.extend(value);
         self
     }
 
     fn framed(&self) -> Vec<u8> {
-        let mut frame = (self.0.len() as u32).to_be_bytes().to_vec();
+        let mut frame = length(&self.0).to_vec();
         frame.extend(&self.0);
         frame
     }
+}
+
+/// The length in front of a value. What is too long for it the server refuses anyway.
+fn length(value: &[u8]) -> [u8; 4] {
+    u32::try_from(value.len()).unwrap_or(u32::MAX).to_be_bytes()
 }
 
 /// Reads jute.

@@ -15,7 +15,9 @@ impl Address {
 
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let wrong = |reason: &str| Error::Config {
-            reason: format!("\"{url}\" is not a ZooKeeper address: {reason}; write zk://host:port,host:port/path"),
+            reason: format!(
+                "\"{url}\" is not a ZooKeeper address: {reason}; write zk://host:port,host:port/path"
+            ),
         };
         let rest = url.strip_prefix(Self::SCHEME).ok_or_else(|| wrong("it does not start with zk://"))?;
         if rest.contains('@') {

@@ -78,7 +78,9 @@ pub(super) fn refused(path: Option<&LockPath>, right: &str, node: &str, error: z
                 path: path.clone(),
                 found: format!("\"{node}\" is held, or stands in the way, as a plain node of `fair = false`"),
             },
-            None => Error::Config { reason: format!("\"{node}\" is an ephemeral node, so nothing can be below it") },
+            None => Error::Config {
+                reason: format!("\"{node}\" is an ephemeral node, so nothing can be below it"),
+            },
         },
         zk::Error::BadArguments(reason) => match path {
             Some(path) => {
@@ -115,6 +117,8 @@ mod tests {
     fn the_missing_right_is_named() {
         let path = LockPath::new("/orders/42").unwrap();
         let message = refused(Some(&path), "CREATE", "/shop/orders", zk::Error::NoAuth).to_string();
-        assert!(message.contains("CREATE") && message.contains("/shop/orders") && message.contains("/orders/42"));
+        assert!(
+            message.contains("CREATE") && message.contains("/shop/orders") && message.contains("/orders/42")
+        );
     }
 }

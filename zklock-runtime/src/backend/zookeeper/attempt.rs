@@ -6,14 +6,12 @@ use std::sync::{
 use uuid::Uuid;
 use zookeeper_client as zk;
 
-use super::{answer::Setback, nodes::Tag, session::{Node, Session}};
-use crate::{
-    backend::Request,
-    clock::Tick,
-    error::Error,
-    hold::Grant,
-    token::FencingToken,
+use super::{
+    answer::Setback,
+    nodes::Tag,
+    session::{Node, Session},
 };
+use crate::{backend::Request, clock::Tick, error::Error, hold::Grant, token::FencingToken};
 
 /// One try to get a lock, on one session.
 #[derive(Clone, Copy, Debug)]
@@ -80,9 +78,14 @@ impl Attempt<'_> {
         }
     }
 
+    /// There is no time, or none left, to wait for others.
+    pub(super) fn tries_once(&self) -> bool {
+        self.request.wait_until <= Tick::now()
+    }
+
     /// Others are before us: an error if waiting was not asked for.
     pub(super) fn must_wait(&self, holder: Option<String>) -> Result<(), Setback> {
-        if Tick::now() < self.request.wait_until {
+        if !self.tries_once() {
             return Ok(());
         }
         Err(Error::Busy { path: self.request.path.clone(), waited: self.started.elapsed(), holder }.into())
@@ -94,7 +97,7 @@ impl Attempt<'_> {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         if node_gone(self.session, node).await.is_err() {
             // Whoever waits besides hears of the end of the session by itself.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -15,8 +15,8 @@ use crate::hold::{Contender, Done};
 pub(super) struct OwnNode {
     session: Arc<Session>,
     node: Arc<Node>,
+    /// Until it is taken away.
     place: Option<Place>,
-    key: Option<u64>,
 }
 
 /// What kind of lock it stands for.
@@ -34,7 +34,9 @@ pub(super) enum Place {
 
 impl OwnNode {
     pub(super) fn new(session: Arc<Session>, path: String, czxid: i64, place: Place) -> Self {
-        Self { session, node: Node::new(path, czxid), place: Some(place), key: None }
+        let node = Node::new(path, czxid);
+        session.note(&node);
+        Self { session, node, place: Some(place) }
     }
 
     pub(super) fn node(&self) -> &Arc<Node> {
@@ -61,17 +63,9 @@ impl OwnNode {
         self.node.gone.store(true, Ordering::Release);
     }
 
-    /// A hold rests on it now, which the session knows as `key`.
-    pub(super) fn held_as(&mut self, key: u64) -> Arc<Node> {
-        self.key = Some(key);
-        self.node.clone()
-    }
-
     fn take_away(&mut self, done: Option<Done>) {
         let Some(place) = self.place.take() else { return };
-        if let Some(key) = self.key {
-            self.session.forget(key);
-        }
+        self.session.forget(&self.node);
         let removal = match place {
             Place::Fair { presence, directory: Some(czxid), alone: true } => {
                 let path = presence.path().clone();
@@ -98,6 +92,9 @@ impl Drop for OwnNode {
 
 impl fmt::Debug for OwnNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnNode").field("node", &self.node).field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("OwnNode")
+            .field("node", &self.node)
+            .field("place", &self.place)
+            .finish_non_exhaustive()
     }
 }

@@ -72,7 +72,9 @@ impl Presence {
     }
 
     pub(super) fn is_missing(&self) {
-        self.with(|directory| *directory = Directory { contenders: directory.contenders, ..Directory::default() });
+        self.with(|directory| {
+            *directory = Directory { contenders: directory.contenders, ..Directory::default() }
+        });
     }
 
     pub(super) fn was_made_in(&self, czxid: i64) {

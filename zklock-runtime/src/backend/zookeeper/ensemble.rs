@@ -64,7 +64,11 @@ pub(super) fn error(config: &Config, error: zk::Error) -> Error {
 }
 
 /// Writes the id again after somebody deleted the node while our session lives: the ensemble is still the same.
-pub(super) async fn restore(client: &zk::Client, config: &Config, ensemble: Ensemble) -> Result<(), zk::Error> {
+pub(super) async fn restore(
+    client: &zk::Client,
+    config: &Config,
+    ensemble: Ensemble,
+) -> Result<(), zk::Error> {
     match create(client, config, ensemble).await {
         Ok(()) | Err(zk::Error::NodeExists) => Ok(()),
         Err(error) => Err(error),

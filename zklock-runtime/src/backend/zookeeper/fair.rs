@@ -101,7 +101,9 @@ async fn look(attempt: &Attempt<'_>, own: &mut OwnNode, name: &str) -> Result<Tu
             Ok(children) => children,
             Err(zk::Error::NoNode) => Vec::new(),
             Err(error) => {
-                return Err(refused(Some(&attempt.request.path), "READ", &attempt.full(directory), error).into());
+                return Err(
+                    refused(Some(&attempt.request.path), "READ", &attempt.full(directory), error).into()
+                );
             }
         };
         own.saw(children.len() > 1, queue::has_foreign(&children));
@@ -141,7 +143,8 @@ async fn transactions(
         let stats = session
             .ask(|client| async move {
                 // A request is sent when it is made: all of them travel together.
-                let asked: Vec<_> = names.iter().map(|name| client.check_stat(&format!("{directory}/{name}"))).collect();
+                let asked: Vec<_> =
+                    names.iter().map(|name| client.check_stat(&format!("{directory}/{name}"))).collect();
                 let mut stats = Vec::with_capacity(asked.len());
                 for answer in asked {
                     stats.push(answer.await?);
@@ -150,7 +153,8 @@ async fn transactions(
             })
             .await?
             .map_err(|error| Error::Backend { path: None, source: Cause::new(error) })?;
-        let found = names.iter().zip(stats).filter_map(|(name, stat)| Some(((*name).to_owned(), stat?.czxid)));
+        let found =
+            names.iter().zip(stats).filter_map(|(name, stat)| Some(((*name).to_owned(), stat?.czxid)));
         contenders.extend(found);
     }
     Ok(contenders)
@@ -165,7 +169,9 @@ async fn watch(attempt: &Attempt<'_>, before: &str) -> Result<Option<zk::Oneshot
         Err(zk::Error::NoNode) => return Ok(None),
         // Another program's contender, with rights of its own.
         Err(zk::Error::NoAuth) => {}
-        Err(error) => return Err(refused(Some(&attempt.request.path), "READ", &attempt.full(before), error).into()),
+        Err(error) => {
+            return Err(refused(Some(&attempt.request.path), "READ", &attempt.full(before), error).into());
+        }
     }
     match session.ask(|client| async move { client.check_and_watch_stat(before).await }).await? {
         Ok((stat, watcher)) => Ok(stat.map(|_| watcher)),
@@ -227,7 +233,9 @@ async fn enter(attempt: &Attempt<'_>, uuid: Uuid) -> Result<(OwnNode, bool), Set
             Birth::Born(own, alone) => return Ok((own, alone)),
             Birth::NotMade | Birth::Refused(_, zk::Error::Throttled) => backoff.pause().await,
             Birth::Refused(Step::Directory, zk::Error::NodeExists) => presence.is_there(),
-            Birth::Refused(Step::Directory, zk::Error::NoNode) => parents::make(session, path, directory).await?,
+            Birth::Refused(Step::Directory, zk::Error::NoNode) => {
+                parents::make(session, path, directory).await?;
+            }
             Birth::Refused(Step::Directory, zk::Error::NoAuth) => only_join = true,
             Birth::Refused(Step::Contender, zk::Error::NoNode) if only_join => {
                 let above = attempt.full(directory.rsplit_once('/').map_or("/", |(above, _)| above));
@@ -350,12 +358,9 @@ async fn create_and_count(
     })?;
     let mut results = results.into_iter().rev();
     match (results.next(), results.next()) {
-        (Some(zk::MultiWriteResult::SetData { stat }), Some(zk::MultiWriteResult::Create { path, .. })) => Ok(Born {
-            path,
-            czxid: stat.mzxid,
-            directory: Some(stat.czxid),
-            alone: stat.num_children == 1,
-        }),
+        (Some(zk::MultiWriteResult::SetData { stat }), Some(zk::MultiWriteResult::Create { path, .. })) => {
+            Ok(Born { path, czxid: stat.mzxid, directory: Some(stat.czxid), alone: stat.num_children == 1 })
+        }
         // Done, but not as it was asked for: look for it.
         _ => Err((Step::Contender, zk::Error::RuntimeInconsistent)),
     }
@@ -363,7 +368,11 @@ async fn create_and_count(
 
 /// Looks for the contender whose creation was not answered. `None`: it was not made, and never will be, since its
 /// request went down with its connection.
-async fn find(session: &Arc<Session>, directory: &str, prefix: &str) -> Result<Result<Option<Born>, zk::Error>, Setback> {
+async fn find(
+    session: &Arc<Session>,
+    directory: &str,
+    prefix: &str,
+) -> Result<Result<Option<Born>, zk::Error>, Setback> {
     let name = prefix.rsplit('/').next().unwrap_or_default();
     let found = session
         .ask(|client| async move {

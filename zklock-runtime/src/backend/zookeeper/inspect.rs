@@ -24,7 +24,11 @@ pub(super) async fn queue_of(session: &Arc<Session>, path: &LockPath) -> Result<
 
 /// Who holds `path`, as far as it says so.
 pub(super) async fn holder_of(session: &Arc<Session>, path: &LockPath) -> Option<String> {
-    read(session, path, 1).await.ok()?.into_iter().next()?.identity
+    let holder = read(session, path, 1).await.ok()?.into_iter().next()?;
+    match (holder.identity, holder.function) {
+        (Some(identity), Some(function)) => Some(format!("{identity} in {function}")),
+        (identity, _) => identity,
+    }
 }
 
 async fn read(session: &Arc<Session>, path: &LockPath, most: usize) -> Result<Vec<QueueEntry>, Setback> {
@@ -55,7 +59,8 @@ async fn read(session: &Arc<Session>, path: &LockPath, most: usize) -> Result<Ve
     for names in names[..names.len().min(most)].chunks(100) {
         let answers = session
             .ask(|client| async move {
-                let asked: Vec<_> = names.iter().map(|name| client.get_data(&format!("{node}/{name}"))).collect();
+                let asked: Vec<_> =
+                    names.iter().map(|name| client.get_data(&format!("{node}/{name}"))).collect();
                 let mut answers = Vec::with_capacity(asked.len());
                 for answer in asked {
                     answers.push(match answer.await {
@@ -90,7 +95,8 @@ async fn read(session: &Arc<Session>, path: &LockPath, most: usize) -> Result<Ve
 
 fn entry(name: &str, is_holder: bool, data: &[u8], stat: &zk::Stat) -> QueueEntry {
     let tag = Tag::read(data);
-    let created = u64::try_from(stat.ctime).ok().and_then(|time| UNIX_EPOCH.checked_add(Duration::from_millis(time)));
+    let created =
+        u64::try_from(stat.ctime).ok().and_then(|time| UNIX_EPOCH.checked_add(Duration::from_millis(time)));
     let since: Option<SystemTime> = tag.since().or(created);
     QueueEntry {
         is_holder,

@@ -14,7 +14,7 @@ use super::{
     backoff::Backoff,
     session::{Node, Session},
 };
-use crate::hold::Done;
+use crate::{backend::Deletes, hold::Done};
 
 /// Counts the deletes that must happen: each is tried until the node is gone or its session is over.
 #[derive(Debug, Default)]
@@ -25,19 +25,12 @@ pub(super) struct Janitor {
 }
 
 impl Janitor {
-    /// Nodes that are still to go.
-    pub(super) fn pending(&self) -> usize {
-        self.pending.load(Ordering::Acquire)
-    }
-
-    /// How often a delete had to be sent again.
-    pub(super) fn retries(&self) -> u64 {
-        self.retries.load(Ordering::Relaxed)
-    }
-
-    /// How often the server refused one.
-    pub(super) fn refusals(&self) -> u64 {
-        self.refusals.load(Ordering::Relaxed)
+    pub(super) fn deletes(&self) -> Deletes {
+        Deletes {
+            pending: self.pending.load(Ordering::Acquire),
+            retried: self.retries.load(Ordering::Relaxed),
+            refused: self.refusals.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -86,7 +79,8 @@ enum Outcome {
 impl Job<'_> {
     async fn run(mut self) {
         // A refusal does not go away soon.
-        let mut backoff = Backoff::new(Duration::from_millis(20), self.session.timeout.min(Duration::from_secs(5)));
+        let mut backoff =
+            Backoff::new(Duration::from_millis(20), self.session.timeout.min(Duration::from_secs(5)));
         let mut complained = false;
         loop {
             match self.attempt().await {
@@ -114,7 +108,8 @@ impl Job<'_> {
     }
 
     async fn attempt(&mut self) -> Result<Outcome, Setback> {
-        if self.node.is_gone() || (matches!(self.removal, Removal::Plain) && !self.is_certain && !self.is_ours().await?)
+        if self.node.is_gone()
+            || (matches!(self.removal, Removal::Plain) && !self.is_certain && !self.is_ours().await?)
         {
             return Ok(Outcome::Gone);
         }
@@ -127,7 +122,9 @@ impl Job<'_> {
                     self.removal = Removal::Fair { directory: None };
                 }
                 match outcome {
-                    Err(zk::MultiWriteError::OperationFailed { index: 1, .. }) => return Ok(Outcome::Otherwise),
+                    Err(zk::MultiWriteError::OperationFailed { index: 1, .. }) => {
+                        return Ok(Outcome::Otherwise);
+                    }
                     outcome => outcome.map_err(zk::Error::from),
                 }
             }
@@ -158,7 +155,9 @@ impl Job<'_> {
                 client.check_stat(path).await
             })
             .await?;
-        Ok(matches!(stat, Ok(Some(stat)) if stat.ephemeral_owner == self.session.id && stat.czxid == self.node.czxid))
+        Ok(
+            matches!(stat, Ok(Some(stat)) if stat.ephemeral_owner == self.session.id && stat.czxid == self.node.czxid),
+        )
     }
 }
 

@@ -38,8 +38,10 @@ use self::{
     supervisor::Current,
     turns::Turns,
 };
+#[cfg(feature = "sqlx")]
+use crate::token::Ensemble;
 use crate::{
-    backend::{Backend, BoxFuture, QueueEntry, Request},
+    backend::{Backend, BoxFuture, Deletes, QueueEntry, Request},
     clock::Tick,
     engine::{Engine, sleep_until},
     error::{Cause, Error},
@@ -90,7 +92,11 @@ const LOOK_UP: Duration = Duration::from_millis(250);
 
 impl ZooKeeper {
     /// Connects, trying again until `wait_until`. Cancel-safe: nothing is left behind but a session that times out.
-    pub(crate) async fn connect(engine: Arc<Engine>, config: Config, wait_until: Tick) -> Result<Self, Error> {
+    pub(crate) async fn connect(
+        engine: Arc<Engine>,
+        config: Config,
+        wait_until: Tick,
+    ) -> Result<Self, Error> {
         let config = Arc::new(config);
         let (closing, closed) = watch::channel(false);
         let started = Tick::now();
@@ -127,6 +133,29 @@ impl Backend for ZooKeeper {
             })
             .await
         })
+    }
+
+    #[cfg(feature = "sqlx")]
+    fn ensemble(&self, wait_until: Tick) -> BoxFuture<Result<Ensemble, Error>> {
+        let (engine, config, current) = (self.engine.clone(), self.config.clone(), self.current.clone());
+        Box::pin(async move {
+            tokio::select! {
+                session = live(&current, None) => Ok(session?.ensemble),
+                () = engine.sleep_until(wait_until) => Err(config.unavailable(None)),
+            }
+        })
+    }
+
+    #[cfg(feature = "sqlx")]
+    fn fence_key(&self, path: &LockPath) -> String {
+        format!("{}{path}", self.config.address.chroot())
+    }
+
+    fn deletes(&self) -> Deletes {
+        match &*self.current.borrow() {
+            Current::Live(session) => session.janitor.deletes(),
+            Current::None(_) | Current::Closed => Deletes::default(),
+        }
     }
 
     fn inspect(&self, path: &LockPath) -> BoxFuture<Result<Vec<QueueEntry>, Error>> {
@@ -190,8 +219,11 @@ impl Acquire {
     async fn run(&self, gone: impl Future<Output = ()>) -> Result<Arc<Hold>, Error> {
         let progress = Progress::default();
         // One try is made even if there is no time to wait; it gets the time for an answer.
-        let until =
-            if self.request.wait_until > self.started { self.request.wait_until } else { self.started + ONE_TRY };
+        let until = if self.request.wait_until > self.started {
+            self.request.wait_until
+        } else {
+            self.started + ONE_TRY
+        };
         let contended = tokio::select! {
             contended = self.contend(&progress) => contended,
             () = gone => Err(Error::Closed),
@@ -206,17 +238,11 @@ impl Acquire {
     }
 
     async fn contend(&self, progress: &Progress) -> Result<Arc<Hold>, Error> {
-        if self.request.path.as_str().split('/').any(|segment| format!("/{segment}") == ensemble::NODE) {
-            return Err(Error::InvalidPath {
-                path: self.request.path.to_string(),
-                argument: None,
-                reason: format!("\"{}\" is the name of zklock's own node", &ensemble::NODE[1..]),
-            });
-        }
         let mut last = None;
         loop {
             let session = live(&self.current, last.as_ref()).await?;
-            let attempt = Attempt { session: &session, request: &self.request, started: self.started, progress };
+            let attempt =
+                Attempt { session: &session, request: &self.request, started: self.started, progress };
             let tried = if self.request.options.fair {
                 fair::acquire(&attempt).await
             } else {
@@ -264,7 +290,10 @@ impl Acquire {
 }
 
 /// The session to use, another one than `last`.
-async fn live(current: &watch::Receiver<Current>, last: Option<&Arc<Session>>) -> Result<Arc<Session>, Error> {
+async fn live(
+    current: &watch::Receiver<Current>,
+    last: Option<&Arc<Session>>,
+) -> Result<Arc<Session>, Error> {
     let mut current = current.clone();
     loop {
         match &*current.borrow_and_update() {
@@ -272,7 +301,9 @@ async fn live(current: &watch::Receiver<Current>, last: Option<&Arc<Session>>) -
                 return Ok(session.clone());
             }
             // Waiting does not help against a wrong password.
-            Current::None(Some(error @ (Error::Refused { .. } | Error::Config { .. }))) => return Err(error.clone()),
+            Current::None(Some(error @ (Error::Refused { .. } | Error::Config { .. }))) => {
+                return Err(error.clone());
+            }
             Current::Live(_) | Current::None(_) => {}
             Current::Closed => return Err(Error::Closed),
         }

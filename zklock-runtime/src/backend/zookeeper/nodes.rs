@@ -67,7 +67,13 @@ impl Tag {
 
     /// Of whatever stands in a node, which may be another program's.
     pub(super) fn read(data: &[u8]) -> Self {
-        serde_json::from_slice(data).unwrap_or_default()
+        let mut tag: Self = serde_json::from_slice(data).unwrap_or_default();
+        // They go into messages and logs.
+        for text in [&mut tag.identity, &mut tag.function].into_iter().flatten() {
+            text.retain(|c| !c.is_control());
+            *text = shortened(text);
+        }
+        tag
     }
 
     pub(super) fn is_of(&self, attempt: Uuid) -> bool {
@@ -107,7 +113,12 @@ mod tests {
 
     #[test]
     fn a_tag_is_read_leniently() {
-        let options = LockOptions { fair: true, timeout: Some(Duration::from_secs(5)), wait: None, function: "shop::pay" };
+        let options = LockOptions {
+            fair: true,
+            timeout: Some(Duration::from_secs(5)),
+            wait: None,
+            function: "shop::pay",
+        };
         let uuid = Uuid::new_v4();
         let tag = Tag::new("shop-1", &options, uuid);
         assert_eq!(Tag::read(&tag.to_bytes()), tag);
@@ -117,6 +128,14 @@ mod tests {
             assert_eq!(Tag::read(other.as_bytes()), Tag::default(), "{other}");
         }
         assert_eq!(Tag::read(b"{\"identity\":\"a\",\"new\":1}").identity.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn what_others_wrote_is_harmless() {
+        let tag = Tag::read(br#"{"identity":"a\nERROR b\u001b[2J"}"#);
+        assert_eq!(tag.identity.as_deref(), Some("aERROR b[2J"));
+        let long = format!(r#"{{"function":"{}"}}"#, "x".repeat(10_000));
+        assert_eq!(Tag::read(long.as_bytes()).function.map(|text| text.len()), Some(Tag::LONGEST));
     }
 
     #[test]

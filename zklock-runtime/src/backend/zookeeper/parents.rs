@@ -20,7 +20,11 @@ pub(super) async fn make(session: &Arc<Session>, path: &LockPath, node: &str) ->
 }
 
 /// Creates `directory` and what is missing above it.
-pub(super) async fn make_directory(session: &Arc<Session>, path: &LockPath, directory: &str) -> Result<(), Setback> {
+pub(super) async fn make_directory(
+    session: &Arc<Session>,
+    path: &LockPath,
+    directory: &str,
+) -> Result<(), Setback> {
     let config = &session.config;
     let made = session
         .ask(|client| async move {
@@ -30,7 +34,8 @@ pub(super) async fn make_directory(session: &Arc<Session>, path: &LockPath, dire
             }
             // Somebody deleted the chroot, and the id of the ensemble with it.
             let root = (*client).clone().chroot("/").map_err(|_| zk::Error::NoNode)?;
-            root.mkdir(config.address.chroot(), &zk::CreateMode::Persistent.with_acls(config.acl.acls())).await?;
+            root.mkdir(config.address.chroot(), &zk::CreateMode::Persistent.with_acls(config.acl.acls()))
+                .await?;
             ensemble::restore(&client, config, session.ensemble).await?;
             make_below_chroot(&client, directory, config.acl.acls()).await
         })
@@ -49,7 +54,11 @@ pub(super) async fn make_directory(session: &Arc<Session>, path: &LockPath, dire
     }
 }
 
-async fn make_below_chroot(client: &zk::Client, directory: &str, acls: zk::Acls<'_>) -> Result<(), zk::Error> {
+async fn make_below_chroot(
+    client: &zk::Client,
+    directory: &str,
+    acls: zk::Acls<'_>,
+) -> Result<(), zk::Error> {
     if directory == "/" {
         // The chroot itself: only to be looked for.
         return if client.check_stat("/").await?.is_some() { Ok(()) } else { Err(zk::Error::NoNode) };

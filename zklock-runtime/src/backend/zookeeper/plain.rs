@@ -28,7 +28,8 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result
     let node = attempt.node();
     // Others of this process are contending: they say who holds it soon enough.
     attempt.progress.is(Stage::Queueing);
-    let _turn = turns.take(node).await;
+    // A single try does not wait for them: it adds one request, and watches nothing.
+    let _turn = if attempt.tries_once() { None } else { Some(turns.take(node).await) };
     let uuid = Uuid::new_v4();
     let mut backoff = Backoff::of_request();
     let mut round = 0_u32;
@@ -126,7 +127,9 @@ pub(super) fn is_held(stat: &zk::Stat) -> bool {
 pub(super) fn a_directory(path: &LockPath, node: &str) -> Error {
     Error::WrongKind {
         path: path.clone(),
-        found: format!("node \"{node}\" is a directory, as fair locks and the paths above other locks have it"),
+        found: format!(
+            "node \"{node}\" is a directory, as fair locks and the paths above other locks have it"
+        ),
     }
 }
 

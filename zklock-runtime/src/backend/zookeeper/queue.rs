@@ -54,7 +54,9 @@ pub(super) fn place<'a>(children: &'a [String], own: &str) -> Place<'a> {
 ///
 /// Contenders made in one transaction come in the order of their sequences.
 pub(super) fn by_transaction<'a>(contenders: &'a [(String, i64)], own: &str) -> Place<'a> {
-    let Some((own, own_czxid)) = contenders.iter().find(|(name, _)| name == own) else { return Place::Missing };
+    let Some((own, own_czxid)) = contenders.iter().find(|(name, _)| name == own) else {
+        return Place::Missing;
+    };
     let own_sequence = nodes::sequence(own).unwrap_or_default();
     // How far before us, the nearest being the greatest; `None` for what comes after us.
     let distance = |name: &str, czxid: i64| {
@@ -181,8 +183,12 @@ mod tests {
     #[test]
     fn transactions_order_what_the_stuck_counter_made() {
         // The counter of a real server at its end: the third was created while the second was being written.
-        let list =
-            [(named('d', i32::MAX), 10), (named('c', i32::MAX), 11), (named('b', i32::MIN), 12), (named('a', i32::MAX), 13)];
+        let list = [
+            (named('d', i32::MAX), 10),
+            (named('c', i32::MAX), 11),
+            (named('b', i32::MIN), 12),
+            (named('a', i32::MAX), 13),
+        ];
         assert_eq!(by_transaction(&list, &list[0].0), Place::First);
         for i in 1..4 {
             assert_eq!(by_transaction(&list, &list[i].0), Place::Behind(&list[i - 1].0));

@@ -44,27 +44,26 @@ pub(super) struct Session {
     client: Mutex<Option<Arc<zk::Client>>>,
     /// When the heartbeat was sent that was answered last.
     confirmed: watch::Sender<Tick>,
-    holds: Mutex<Holds>,
+    nodes: Mutex<Nodes>,
 }
 
+/// The nodes of this session, by their keys.
 #[derive(Default)]
-struct Holds {
+struct Nodes {
     /// Nothing is granted any more.
     over: bool,
-    live: HashMap<u64, Held>,
+    live: HashMap<u64, (Arc<Node>, Use)>,
 }
 
-/// A hold and the node that it rests on.
-struct Held {
-    hold: Weak<Hold>,
-    node: Arc<Node>,
-    since: Tick,
-    watched: bool,
+enum Use {
+    Waits,
+    Holds { hold: Weak<Hold>, since: Tick, is_watched: bool },
 }
 
 /// A node that this session created.
 #[derive(Debug)]
 pub(super) struct Node {
+    key: u64,
     /// Below the chroot.
     pub(super) path: String,
     pub(super) czxid: i64,
@@ -74,7 +73,10 @@ pub(super) struct Node {
 
 impl Session {
     /// Connects, makes the chroot where it is missing, and has the session confirmed once.
-    pub(super) async fn open(config: &Arc<Config>, handle: &Handle) -> Result<(Arc<Self>, zk::StateWatcher), Error> {
+    pub(super) async fn open(
+        config: &Arc<Config>,
+        handle: &Handle,
+    ) -> Result<(Arc<Self>, zk::StateWatcher), Error> {
         let mut connector = zk::Client::connector().with_session_timeout(config.session_timeout);
         for (scheme, auth) in &config.auth {
             connector = connector.with_auth(scheme, auth);
@@ -91,7 +93,8 @@ impl Session {
         let sent = Tick::now();
         client.sync("/").await.map_err(|error| config.unavailable(Some(error)))?;
         let timeout = client.session_timeout();
-        let ensemble = ensemble::read(&client, config).await.map_err(|error| ensemble::error(config, error))?;
+        let ensemble =
+            ensemble::read(&client, config).await.map_err(|error| ensemble::error(config, error))?;
         let states = client.state_watcher();
         let session = Self {
             config: config.clone(),
@@ -104,7 +107,7 @@ impl Session {
             janitor: Janitor::default(),
             client: Mutex::new(Some(Arc::new(client))),
             confirmed: watch::Sender::new(sent),
-            holds: Mutex::default(),
+            nodes: Mutex::default(),
         };
         Ok((Arc::new(session), states))
     }
@@ -115,7 +118,10 @@ impl Session {
     }
 
     /// Puts a question, which may be put more than once, until there is an answer. Cancel-safe.
-    pub(super) async fn ask<T, F>(&self, question: impl Fn(Arc<zk::Client>) -> F) -> Result<Result<T, zk::Error>, Setback>
+    pub(super) async fn ask<T, F>(
+        &self,
+        question: impl Fn(Arc<zk::Client>) -> F,
+    ) -> Result<Result<T, zk::Error>, Setback>
     where
         F: Future<Output = Result<T, zk::Error>>,
     {
@@ -132,24 +138,28 @@ impl Session {
         }
     }
 
-    /// Gives the lock that rests on `own`, if the session is valid at this very moment; else gives `own` back.
-    pub(super) fn grant(self: &Arc<Self>, mut own: OwnNode, grant: Grant) -> Result<Arc<Hold>, OwnNode> {
-        static KEYS: AtomicU64 = AtomicU64::new(0);
-        let mut holds = self.holds();
-        // Under the same lock as revocation: a hold that is granted here is seen by the next one.
-        if holds.over || self.validity.verdict(Tick::now()).is_some() {
-            return Err(own);
-        }
-        let key = KEYS.fetch_add(1, Ordering::Relaxed);
-        let node = own.held_as(key);
-        let hold = Hold::new(grant, Box::new(own));
-        holds.live.insert(key, Held { hold: Arc::downgrade(&hold), node, since: Tick::now(), watched: false });
-        Ok(hold)
+    /// A node of ours came to be.
+    pub(super) fn note(&self, node: &Arc<Node>) {
+        self.nodes().live.insert(node.key, (node.clone(), Use::Waits));
     }
 
-    /// The hold is being released.
-    pub(super) fn forget(&self, key: u64) {
-        self.holds().live.remove(&key);
+    /// A node of ours is being taken away.
+    pub(super) fn forget(&self, node: &Node) {
+        self.nodes().live.remove(&node.key);
+    }
+
+    /// Gives the lock that rests on `own`, if the session is valid at this very moment; else gives `own` back.
+    pub(super) fn grant(&self, own: OwnNode, grant: Grant) -> Result<Arc<Hold>, OwnNode> {
+        let mut nodes = self.nodes();
+        // Under the same lock as revocation: a hold that is granted here is seen by the next one.
+        if nodes.over || self.validity.verdict(Tick::now()).is_some() {
+            return Err(own);
+        }
+        let node = own.node().clone();
+        let hold = Hold::new(grant, Box::new(own));
+        let used = Use::Holds { hold: Arc::downgrade(&hold), since: Tick::now(), is_watched: false };
+        nodes.live.insert(node.key, (node, used));
+        Ok(hold)
     }
 
     /// A heartbeat that was sent at `sent` has been answered.
@@ -173,7 +183,7 @@ impl Session {
         let mut confirmed = self.confirmed.subscribe();
         loop {
             confirmed.borrow_and_update();
-            if self.holds().over {
+            if self.nodes().over {
                 return Err(Setback::SessionOver);
             }
             if self.validity.verdict(Tick::now()).is_none() {
@@ -187,7 +197,8 @@ impl Session {
 
     /// Ends all holds; the session itself may recover.
     pub(super) fn revoke(&self, reason: LostReason) {
-        let live: Vec<_> = self.holds().live.values().filter_map(|held| held.hold.upgrade()).collect();
+        let live: Vec<_> =
+            self.nodes().live.values().filter_map(|(_, used)| used.hold()?.upgrade()).collect();
         let ended = live.iter().filter(|hold| hold.end(reason)).count();
         if ended > 0 {
             warn!(target: "zklock", session = %format_args!("{:#x}", self.id), holds = ended, %reason, "locks lost");
@@ -196,11 +207,11 @@ impl Session {
 
     /// Ends the session: all holds with it, and everything that still asks.
     pub(super) fn end(&self, reason: LostReason) {
-        self.holds().over = true;
+        self.nodes().over = true;
         self.validity.connected(false);
         self.revoke(reason);
         self.validity.end();
-        self.holds().live.clear();
+        self.nodes().live.clear();
         drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
         // Wakes who waits for a confirmation.
         self.confirmed.send_modify(|_| {});
@@ -208,28 +219,46 @@ impl Session {
 
     /// Holds that have lasted for longer than a second and whose node nobody watches yet.
     pub(super) fn unwatched(&self) -> Vec<(Arc<Node>, Weak<Hold>)> {
-        let mut holds = self.holds();
-        let old = holds.live.values_mut().filter(|held| !held.watched && held.since.elapsed() > Duration::from_secs(1));
-        old.map(|held| {
-            held.watched = true;
-            (held.node.clone(), held.hold.clone())
-        })
-        .collect()
+        let mut found = Vec::new();
+        for (node, used) in self.nodes().live.values_mut() {
+            if let Use::Holds { hold, since, is_watched: is_watched @ false } = used
+                && since.elapsed() > Duration::from_secs(1)
+            {
+                *is_watched = true;
+                found.push((node.clone(), hold.clone()));
+            }
+        }
+        found
     }
 
-    /// The node of some hold.
+    /// One of our nodes, of those that are not known to be gone.
     pub(super) fn some_node(&self) -> Option<Arc<Node>> {
-        self.holds().live.values().map(|held| held.node.clone()).find(|node| !node.is_gone())
+        self.nodes().live.values().map(|(node, _)| node.clone()).find(|node| !node.is_gone())
     }
 
-    fn holds(&self) -> MutexGuard<'_, Holds> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Use {
+    fn hold(&self) -> Option<&Weak<Hold>> {
+        match self {
+            Self::Waits => None,
+            Self::Holds { hold, .. } => Some(hold),
+        }
     }
 }
 
 impl Node {
     pub(super) fn new(path: String, czxid: i64) -> Arc<Self> {
-        Arc::new(Self { path, czxid, gone: AtomicBool::new(false) })
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Self {
+            key: KEYS.fetch_add(1, Ordering::Relaxed),
+            path,
+            czxid,
+            gone: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -253,7 +282,7 @@ impl fmt::Debug for Session {
 /// timeout: hence the quarter. The rest is for clocks that do not run at quite the same rate.
 fn valid_until(sent: Tick, timeout: Duration) -> Tick {
     let slack = (timeout / 100).max(Duration::from_millis(20));
-    sent + (timeout - timeout / 4).saturating_sub(slack)
+    sent + (timeout * 3 / 4).saturating_sub(slack)
 }
 
 async fn enter_chroot(config: &Config, client: zk::Client) -> Result<zk::Client, Error> {
@@ -263,7 +292,8 @@ async fn enter_chroot(config: &Config, client: zk::Client) -> Result<zk::Client,
     }
     let failed = |error: zk::Error| {
         if kind(&error) == Kind::Refusal {
-            let above = chroot.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
+            let above =
+                chroot.rsplit_once('/').map_or("/", |(above, _)| if above.is_empty() { "/" } else { above });
             refused(None, "CREATE", above, error)
         } else {
             config.unavailable(Some(error))

@@ -78,7 +78,8 @@ async fn reopen(
     handle: &tokio::runtime::Handle,
     current: &watch::Sender<Current>,
 ) -> (Arc<Session>, zk::StateWatcher) {
-    let mut backoff = Backoff::new(Duration::from_millis(100), config.session_timeout.min(Duration::from_secs(5)));
+    let mut backoff =
+        Backoff::new(Duration::from_millis(100), config.session_timeout.min(Duration::from_secs(5)));
     loop {
         // Many clients lose their sessions together: they must not come back together.
         backoff.pause().await;

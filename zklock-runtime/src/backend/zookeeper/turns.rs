@@ -22,7 +22,8 @@ impl Turns {
     /// Waits for the turn. Cancel-safe.
     pub(super) async fn take(self: &Arc<Self>, path: &str) -> Turn {
         let path: Arc<str> = path.into();
-        let mutex = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(path.clone()).or_default().clone();
+        let mutex =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(path.clone()).or_default().clone();
         // Made before the wait, so that a cancelled one cleans up too.
         let mut turn = Turn { turns: self.clone(), path, guard: None };
         turn.guard = Some(mutex.lock_owned().await);
@@ -51,7 +52,9 @@ mod tests {
         let first = turns.take("/a").await;
         let other = turns.take("/b").await;
         let mut second = Box::pin(turns.take("/a"));
-        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await);
+        assert!(
+            std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await
+        );
         drop(other);
         drop(first);
         drop(second.await);
@@ -63,7 +66,9 @@ mod tests {
         let turns = Arc::new(Turns::default());
         let first = turns.take("/a").await;
         let mut second = Box::pin(turns.take("/a"));
-        assert!(std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await);
+        assert!(
+            std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await
+        );
         drop(first);
         drop(second);
         assert!(turns.0.lock().unwrap().is_empty());

@@ -2,6 +2,8 @@
 
 mod basics;
 mod cancel;
+mod ensemble;
+mod faults;
 mod neighbours;
 mod rights;
 mod sessions;

@@ -83,5 +83,8 @@ async fn another_client_with_the_same_layout_is_waited_for() {
     assert!(!theirs.is_finished());
     release(ours).await;
     drop(within(SOON, theirs).await.unwrap().unwrap());
-    until("all are gone", async || server.children(&format!("{}/a", chroot.path())).await.unwrap().is_empty()).await;
+    until("all are gone", async || {
+        server.children(&format!("{}/a", chroot.path())).await.unwrap().is_empty()
+    })
+    .await;
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use zookeeper_client as zk;
+use zookeeper_client::{self as zk, Permission as P};
 
 use super::support::{Peer, SOON, chroot, config, fair, plain, release, until, within};
 use crate::{
@@ -10,15 +10,16 @@ use crate::{
 
 /// A client with all rights, to set up what the peer may not do.
 async fn admin(server: &zklock_testkit::ZooKeeper, chroot: &zklock_testkit::Chroot) -> zk::Client {
-    let client = zk::Client::connector().with_auth("digest", b"admin:secret").connect(server.connect_string()).await;
+    let client =
+        zk::Client::connector().with_auth("digest", b"admin:secret").connect(server.connect_string()).await;
     client.unwrap().chroot(chroot.path()).unwrap()
 }
 
-fn anyone(rights: zk::Permission) -> [zk::Acl; 2] {
-    [zk::Acl::new(rights, zk::AuthId::anyone()), zk::Acl::new(zk::Permission::ALL, zk::AuthId::authed())]
+fn anyone(rights: P) -> [zk::Acl; 2] {
+    [zk::Acl::new(rights, zk::AuthId::anyone()), zk::Acl::new(P::ALL, zk::AuthId::authed())]
 }
 
-async fn make(admin: &zk::Client, path: &str, rights: zk::Permission) {
+async fn make(admin: &zk::Client, path: &str, rights: P) {
     let acls = anyone(rights);
     admin.create(path, b"", &zk::CreateMode::Persistent.with_acls(zk::Acls::new(&acls))).await.unwrap();
 }
@@ -27,7 +28,10 @@ async fn make(admin: &zk::Client, path: &str, rights: zk::Permission) {
 fn assert_refused(error: &Error, right: &str, node: &str) {
     let message = error.to_string();
     assert!(matches!(error, Error::Refused { .. }), "{message}");
-    assert!(message.contains(&format!("the right {right} on node \"")) && message.contains(node), "{message}");
+    assert!(
+        message.contains(&format!("the right {right} on node \"")) && message.contains(node),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -35,7 +39,6 @@ async fn a_missing_right_is_named_and_nothing_is_left() {
     let (server, chroot) = chroot("rights").await;
     let admin = admin(server, &chroot).await;
     let peer = Peer::connect(&chroot.url(), "a").await;
-    use zk::Permission as P;
     make(&admin, "/read", P::READ).await;
     make(&admin, "/none", P::NONE).await;
     for node in ["/read", "/none"] {
@@ -57,7 +60,6 @@ async fn a_directory_that_may_not_be_written_still_locks() {
     let (server, chroot) = chroot("nowrite").await;
     let admin = admin(server, &chroot).await;
     let peers = [Peer::connect(&chroot.url(), "a").await, Peer::connect(&chroot.url(), "b").await];
-    use zk::Permission as P;
     make(&admin, "/a", P::CREATE | P::DELETE | P::READ).await;
     let hold = peers[0].lock("/a").await;
     let waiting = peers[1].start(fair("/a", SOON));
@@ -76,21 +78,20 @@ async fn a_delete_that_is_refused_is_neither_silent_nor_waited_for() {
     let (server, chroot) = chroot("nodelete").await;
     let admin = admin(server, &chroot).await;
     let peer = Peer::connect(&chroot.url(), "a").await;
-    use zk::Permission as P;
     make(&admin, "/a", P::CREATE | P::READ | P::WRITE).await;
     let session = peer.session().unwrap();
     let hold = peer.lock("/a").await;
     release(hold).await;
-    assert!(session.janitor.refusals() >= 1);
-    assert_eq!(session.janitor.pending(), 1);
+    assert!(session.janitor.deletes().refused >= 1);
+    assert_eq!(session.janitor.deletes().pending, 1);
     let error = peer.acquire(fair("/a", Duration::from_millis(300))).await.unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
     // Granted later, the right is used: nothing is forgotten.
     let acls = anyone(P::ALL);
     admin.set_acl("/a", &acls, None).await.unwrap();
     until("the nodes are gone", async || admin.list_children("/a").await.unwrap().is_empty()).await;
-    until("the janitor is done", async || session.janitor.pending() == 0).await;
-    assert!(session.janitor.retries() >= 1);
+    until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
+    assert!(session.janitor.deletes().retried >= 1);
     release(peer.lock("/a").await).await;
 }
 
@@ -98,7 +99,6 @@ async fn a_delete_that_is_refused_is_neither_silent_nor_waited_for() {
 async fn a_chroot_without_rights_is_refused_at_once() {
     let (server, chroot) = chroot("nochroot").await;
     let admin = admin(server, &chroot).await;
-    use zk::Permission as P;
     make(&admin, "/mine", P::READ).await;
     // The chroot itself cannot be made, and where it is there, the id cannot.
     for (path, right) in [("/mine/x", "CREATE"), ("/mine", "CREATE")] {

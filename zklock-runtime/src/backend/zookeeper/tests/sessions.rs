@@ -8,7 +8,10 @@ use super::{
     support::{Peer, SESSION, SOON, chroot, count, fair, is_queued, release, request, until, within},
 };
 use crate::{
-    backend::{Backend, zookeeper::attempt::{Attempt, Progress}},
+    backend::{
+        Backend,
+        zookeeper::attempt::{Attempt, Progress},
+    },
     clock::Tick,
     error::{Error, LostReason},
     hold::State,
@@ -77,7 +80,8 @@ async fn a_silent_server_costs_the_locks_before_the_session_can_be_given_away() 
     let asked = fair("/x", SOON);
     let attempt =
         Attempt { session: &session, request: &asked, started: Tick::now(), progress: &Progress::default() };
-    let own = session.grant(own, attempt.grant(&super::super::session::Node::new("/x".into(), 1), uuid::Uuid::nil()));
+    let own = session
+        .grant(own, attempt.grant(&super::super::session::Node::new("/x".into(), 1), uuid::Uuid::nil()));
     own.unwrap_err().is_gone();
     let start = Instant::now();
     let error = peer.acquire(fair("/b", Duration::from_millis(300))).await.unwrap_err();
@@ -179,8 +183,10 @@ async fn a_deleted_node_ends_its_hold() {
     let directory = format!("{}/a", chroot.path());
     // Watched only when they have lasted for a second.
     let session = peer.session().unwrap();
-    until("both are watched", async || server.metric("zk_watch_count").await.unwrap() >= 2 && session.unwatched().is_empty())
-        .await;
+    until("both are watched", async || {
+        server.metric("zk_watch_count").await.unwrap() >= 2 && session.unwatched().is_empty()
+    })
+    .await;
     for name in server.children(&directory).await.unwrap() {
         server.delete_node(&format!("{directory}/{name}")).await.unwrap();
     }
@@ -237,12 +243,12 @@ async fn sessions_are_closed_with_their_peers() {
     let server = Server::start().await.unwrap();
     for round in 0..10 {
         let peer = Peer::connect(&server.url(), "a").await;
-        let (hold, held) = (peer.lock("/a").await, peer.run_for("/p").await);
+        let (hold, other) = (peer.lock("/a").await, peer.run_for("/p").await);
         if round % 2 == 0 {
             within(Duration::from_secs(1), peer.close()).await;
         }
         drop(peer);
-        drop((hold, held));
+        drop((hold, other));
     }
     until("no node and no session is left", async || {
         server.node("/p").await.unwrap().is_none()
@@ -254,7 +260,10 @@ async fn sessions_are_closed_with_their_peers() {
 
 #[tokio::test]
 async fn many_take_turns_and_some_give_up() {
-    use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    };
     let (server, chroot) = chroot("many").await;
     for is_fair in [true, false] {
         let path = if is_fair { "/fair" } else { "/plain" };
@@ -263,7 +272,9 @@ async fn many_take_turns_and_some_give_up() {
         let mut tasks = tokio::task::JoinSet::new();
         for i in 0..16_u64 {
             let inside = inside.clone();
-            let asked: Vec<_> = (0..30).map(|_| peers[i as usize % 2].acquire(request(path, is_fair, 6 * SOON))).collect();
+            let asked: Vec<_> = (0..30)
+                .map(|_| peers[usize::from(i % 2 == 0)].acquire(request(path, is_fair, 6 * SOON)))
+                .collect();
             tasks.spawn(async move {
                 let mut done = 0;
                 for (k, asked) in asked.into_iter().enumerate() {
@@ -299,8 +310,8 @@ async fn many_take_turns_and_some_give_up() {
         .await;
         for peer in peers {
             let session = peer.session().unwrap();
-            until("the janitor is done", async || session.janitor.pending() == 0).await;
-            assert_eq!(session.janitor.refusals(), 0);
+            until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
+            assert_eq!(session.janitor.deletes().refused, 0);
         }
     }
 }

@@ -128,5 +128,6 @@ pub(super) async fn count(server: &Server, chroot: &Chroot, path: &str) -> usize
 }
 
 pub(super) async fn is_queued(server: &Server, chroot: &Chroot, path: &str, length: usize) {
-    until(&format!("{length} in the queue of {path}"), async || count(server, chroot, path).await == length).await;
+    until(&format!("{length} in the queue of {path}"), async || count(server, chroot, path).await == length)
+        .await;
 }

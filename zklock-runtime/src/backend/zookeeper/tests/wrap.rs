@@ -54,17 +54,17 @@ async fn order_holds_where_the_servers_counter_ends() {
     }
     release(hold).await;
     // What makes it hard: the counter does not go on, or goes back and forth.
-    assert!(sequences.iter().filter(|&&sequence| sequence == i32::MAX || sequence < 0).count() > 8, "{sequences:?}");
+    assert!(
+        sequences.iter().filter(|&&sequence| sequence == i32::MAX || sequence < 0).count() > 8,
+        "{sequences:?}"
+    );
     println!("sequences: {sequences:?}");
 }
 
 type Waiting = tokio::task::JoinHandle<Result<Arc<Hold>, Error>>;
 
 /// Only the first in line may get it.
-async fn pass_on(
-    hold: Arc<Hold>,
-    waiting: &mut VecDeque<Waiting>,
-) -> Arc<Hold> {
+async fn pass_on(hold: Arc<Hold>, waiting: &mut VecDeque<Waiting>) -> Arc<Hold> {
     assert!(hold.is_held() && waiting.iter().all(|waiter| !waiter.is_finished()), "two holders");
     release(hold).await;
     let next = within(SOON, waiting.pop_front().unwrap()).await.unwrap().unwrap();
