@@ -12,4 +12,4 @@ pub use zklock_runtime::{
     LockPath, Locks, LocksBuilder, LostReason, QueueEntry, Snapshot, WaitingLock,
 };
 #[cfg(feature = "sqlx")]
-pub use zklock_runtime::{Database, TxParam};
+pub use zklock_runtime::{Database, TxParam, fence_table_sql};

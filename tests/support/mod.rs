@@ -2,12 +2,18 @@
 
 #![allow(dead_code, unused_imports, reason = "each test target uses a part of it")]
 
+mod alone;
 mod deadline;
 mod fuzz;
+#[cfg(feature = "sqlx")]
+mod problem;
 mod register;
 mod world;
 
+#[cfg(feature = "sqlx")]
+pub use self::problem::Problem;
 pub use self::{
+    alone::alone,
     deadline::{SOON, queued, soon, until},
     fuzz::{DropAt, Random, poll_times},
     register::Register,

@@ -40,6 +40,17 @@ impl World {
         }
     }
 
+    /// One with a session timeout of its own, where there are sessions.
+    #[cfg(feature = "zookeeper")]
+    pub async fn locks_with(&self, session_timeout: Duration) -> Outcome<Locks> {
+        match &self.0 {
+            Place::Memory(locks) => Ok(locks.clone()),
+            Place::ZooKeeper(chroot) => {
+                Ok(settings(&chroot.url()).session_timeout(session_timeout).connect().await?)
+            }
+        }
+    }
+
     /// Several of them.
     pub async fn handles(&self, count: usize) -> Outcome<Vec<Locks>> {
         let mut handles = Vec::new();

@@ -38,4 +38,4 @@ pub use outcome::{Commits, FromLockError};
 pub use path::LockPath;
 pub use token::{Ensemble, FencingToken};
 #[cfg(feature = "sqlx")]
-pub use transaction::{Database, TxParam};
+pub use transaction::{Database, TxParam, fence_table_sql};

@@ -44,7 +44,7 @@ where
         let locks = call.guard.locks();
         let hold = call.guard.hold();
         let tx =
-            Tx::begin(origin, hold, spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
+            Tx::begin(origin, hold, *spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
         if let Some(open) = open {
             call.frame.set_transaction(open);
         }

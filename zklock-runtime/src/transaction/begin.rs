@@ -24,7 +24,7 @@ use crate::{
 pub(crate) async fn begin<'a, DB: Database>(
     pool: Pool<DB>,
     hold: &Arc<Hold>,
-    spec: &'static TxSpec,
+    spec: TxSpec,
     engine: &Arc<Engine>,
     fence: &Arc<Fence>,
     grace: Duration,
@@ -49,7 +49,7 @@ pub(crate) async fn begin<'a, DB: Database>(
 struct Begin<DB: Database> {
     pool: Pool<DB>,
     hold: Arc<Hold>,
-    spec: &'static TxSpec,
+    spec: TxSpec,
     engine: Arc<Engine>,
     fence: Arc<Fence>,
     grace: Duration,
@@ -133,6 +133,12 @@ impl<DB: Database> Begin<DB> {
                         self.fence.forget(&self.pool, row);
                     }
                     refused(&self.hold, row, stored.as_ref(), changed > 3)?;
+                }
+                // Dropped since it was last seen.
+                Err(error) if DB::is_missing_table(&error) && changed < 3 => {
+                    changed += 1;
+                    self.undo(session).await?;
+                    self.fence.forget(&self.pool, row);
                 }
                 // Of two that want the row at the strict levels of isolation, one is told to try again.
                 Err(error) if DB::is_conflict(&error) => self.undo(session).await?,

@@ -13,7 +13,7 @@ use super::{
 pub(crate) type Options<DB> = <<DB as sqlx::Database>::Connection as Connection>::Options;
 
 /// Whether a statement may still run: asked from the database's own thread.
-pub type MayRun = Arc<dyn Fn() -> bool + Send + Sync>;
+pub(crate) type MayRun = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The savepoint of ours that stands from BEGIN until right before COMMIT. That it can be released shows that the
 /// transaction is still the one that was begun.
@@ -170,6 +170,10 @@ pub trait Database: sqlx::Database + sealed::Sealed {
 pub struct Limits {
     /// The time that the hold has left, if it is limited.
     pub(crate) remaining: Option<Duration>,
+    #[cfg_attr(
+        not(any(feature = "postgres", feature = "mysql")),
+        expect(dead_code, reason = "SQLite knows one")
+    )]
     pub(crate) isolation: Option<Isolation>,
 }
 
@@ -230,6 +234,7 @@ pub(crate) mod sealed {
 }
 
 /// The code of a database's own error.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn code(error: &sqlx::Error) -> Option<std::borrow::Cow<'_, str>> {
-    error.as_database_error().and_then(|error| error.code())
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code)
 }

@@ -28,7 +28,7 @@ impl<'a, DB: Database> Joined<'a, DB> {
     pub(crate) async fn begin(
         connection: &'a mut DB::Connection,
         hold: &Arc<Hold>,
-        spec: &'static TxSpec,
+        spec: TxSpec,
     ) -> Result<Self, Error> {
         let outer = DB::TransactionManager::get_transaction_depth(connection);
         if outer == 0 {

@@ -28,18 +28,21 @@ mod stop;
 #[cfg(test)]
 mod tests;
 
-pub use self::{
-    database::Database,
-    param::TxParam,
-    source::{Origin, Source},
-};
+pub use self::{database::Database, param::TxParam, source::Source};
 pub(crate) use self::{
     databases::{Databases, pool_id},
     fence::{Fence, adopt, clean_up},
     param::{close, open, param},
+    source::Origin,
 };
 
 use self::{joined::Joined, session::Session};
+
+/// The SQL that creates the table which fences transactions on `DB`, for those who keep their schema themselves and
+/// have turned off that zklock creates it.
+pub const fn fence_table_sql<DB: Database>() -> &'static str {
+    DB::FENCE_TABLE
+}
 
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -86,7 +89,7 @@ impl<'a, DB: Database> Tx<'a, DB> {
     pub(crate) fn begin<'f>(
         origin: Origin<'a, DB>,
         hold: &'f Arc<Hold>,
-        spec: &'static TxSpec,
+        spec: TxSpec,
         engine: &'f Arc<Engine>,
         fence: &'f Arc<Fence>,
         grace: Duration,
@@ -162,10 +165,10 @@ impl<'a, DB: Database> Tx<'a, DB> {
 
 impl<DB: Database> Drop for Tx<'_, DB> {
     fn drop(&mut self) {
-        if let Inner::Own(session) = &mut self.0 {
-            if let Some(session) = session.take() {
-                session::roll_back_in_background(session);
-            }
+        if let Inner::Own(session) = &mut self.0
+            && let Some(session) = session.take()
+        {
+            session::roll_back_in_background(session);
         }
     }
 }

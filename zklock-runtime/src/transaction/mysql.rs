@@ -27,6 +27,8 @@ pub struct Mark {
 #[derive(Clone, Debug)]
 struct Origin {
     connection: u64,
+    /// Which server it is a connection of, as far as a server without an id for the whole world says.
+    server: String,
     /// The one that the fence table was found in: a pool's connections may be told to use another than fresh ones.
     database: Option<String>,
     /// When it was asked for: a server that has been up for less is not the one that answered.
@@ -127,17 +129,16 @@ impl Database for MySql {
         let origin = mark.origin().clone();
         let mut confirmed = false;
         if let Some(origin) = &origin {
-            // A server that was started since counts its connections from one again.
-            if uptime(&mut connection).await? + Duration::from_secs(2) >= origin.since.elapsed()
-                && is_connected(&mut connection, origin.connection).await?
-            {
+            // Elsewhere, or started since, the number is that of somebody else's connection.
+            if is_same_server(&mut connection, origin).await? {
                 let killed = raw_sql(AssertSqlSafe(format!("KILL {}", origin.connection)));
                 match killed.execute(&mut connection).await {
                     // 1094: it was gone already.
                     Err(error) if number(&error) != Some(1094) => return Err(error),
                     _ => {}
                 }
-                // It is listed until all is undone, which may take a while after KILL has returned.
+                // It is listed until all is undone, which may take a while after KILL has returned. One that is not
+                // listed on its own server is over as well.
                 while is_connected(&mut connection, origin.connection).await? {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -145,8 +146,7 @@ impl Database for MySql {
             }
         }
         if let (Some(row), false) = (row, confirmed) {
-            // Not found, or behind something that gives connections other numbers. The row is locked from the first
-            // statement to the end.
+            // Whatever server it is on, the row is locked from the first statement to the end.
             let database = origin.and_then(|origin| origin.database);
             confirmed = locked(&mut connection, row, database.as_deref()).await?.is_some();
         }
@@ -215,6 +215,7 @@ impl Database for MySql {
             .bind(key.as_bytes())
             .fetch_optional(connection)
             .await?
+            .as_ref()
             .map(stored)
             .transpose()
     }
@@ -269,7 +270,7 @@ impl Database for MySql {
     }
 }
 
-const IDENTIFY: &str = "SELECT CONNECTION_ID(), DATABASE()";
+const IDENTIFY: &str = "SELECT CONNECTION_ID(), DATABASE(), CONCAT_WS(' ', @@hostname, @@port, @@server_id)";
 
 /// Runs a text that begins with [`IDENTIFY`], notes its answer as soon as it is there, and returns how many rows the
 /// last statement matched.
@@ -280,8 +281,12 @@ async fn identify(connection: &mut MySqlConnection, mark: &Mark, text: String) -
     while let Some(answer) = poll_fn(|context| answers.as_mut().poll_next(context)).await {
         match answer? {
             Either::Right(row) => {
-                *mark.origin() =
-                    Some(Origin { connection: row.try_get(0)?, database: row.try_get(1)?, since });
+                *mark.origin() = Some(Origin {
+                    connection: row.try_get(0)?,
+                    database: row.try_get(1)?,
+                    server: row.try_get(2)?,
+                    since,
+                });
             }
             Either::Left(done) => matched = done.rows_affected(),
         }
@@ -300,11 +305,16 @@ async fn connect(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection>
     Ok(connection)
 }
 
-/// How long the server has been up.
-async fn uptime(connection: &mut MySqlConnection) -> sqlx::Result<Duration> {
+/// Whether this is a connection of the server that `origin` was told by, and that one not started again since.
+async fn is_same_server(connection: &mut MySqlConnection, origin: &Origin) -> sqlx::Result<bool> {
+    let row = raw_sql(IDENTIFY).fetch_one(&mut *connection).await?;
+    if row.try_get::<String, _>(2)? != origin.server {
+        return Ok(false);
+    }
     let row = raw_sql("SHOW GLOBAL STATUS LIKE 'Uptime'").fetch_one(connection).await?;
-    let seconds: String = row.try_get(1)?;
-    Ok(Duration::from_secs(seconds.parse().unwrap_or(0)))
+    let seconds = row.try_get::<String, _>(1)?.parse().unwrap_or(0);
+    // It counts whole seconds.
+    Ok(Duration::from_secs(seconds) + Duration::from_secs(2) >= origin.since.elapsed())
 }
 
 async fn is_connected(connection: &mut MySqlConnection, id: u64) -> sqlx::Result<bool> {
@@ -330,11 +340,12 @@ async fn locked(
     .bind(database)
     .fetch_optional(connection)
     .await?
+    .as_ref()
     .map(stored)
     .transpose()
 }
 
-fn stored(row: MySqlRow) -> sqlx::Result<Stored> {
+fn stored(row: &MySqlRow) -> sqlx::Result<Stored> {
     Ok(Stored {
         ensemble: row.try_get(0)?,
         token: row.try_get(1)?,

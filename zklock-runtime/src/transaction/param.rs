@@ -36,7 +36,7 @@ pub trait TxParam {
 
     /// Ends it, keeping what was done with it or not.
     #[doc(hidden)]
-    fn close<'t>(slot: Self::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>>;
+    fn close(slot: Self::Slot<'_>, keep: bool) -> BoxFuture<'_, Result<(), Error>>;
 }
 
 /// What the body of a call works with.
@@ -94,7 +94,7 @@ impl<DB: Database> TxParam for Transaction<'_, DB> {
         &mut slot.transaction
     }
 
-    fn close<'t>(slot: Self::Slot<'t>, keep: bool) -> BoxFuture<'t, Result<(), Error>> {
+    fn close(slot: Self::Slot<'_>, keep: bool) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             if !keep {
                 // Dropped: its rollback is queued, and swallowed by the one of the whole transaction.
@@ -128,7 +128,7 @@ macro_rules! connection {
                 slot
             }
 
-            fn close<'t>(_: Self::Slot<'t>, _: bool) -> BoxFuture<'t, Result<(), Error>> {
+            fn close(_: Self::Slot<'_>, _: bool) -> BoxFuture<'_, Result<(), Error>> {
                 Box::pin(std::future::ready(Ok(())))
             }
         }

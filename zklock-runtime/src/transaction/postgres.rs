@@ -225,6 +225,7 @@ impl Database for Postgres {
             .bind(key)
             .fetch_optional(connection)
             .await?
+            .as_ref()
             .map(stored)
             .transpose()
     }
@@ -340,11 +341,12 @@ async fn locked(
     .bind(table)
     .fetch_optional(connection)
     .await?
+    .as_ref()
     .map(stored)
     .transpose()
 }
 
-fn stored(row: PgRow) -> sqlx::Result<Stored> {
+fn stored(row: &PgRow) -> sqlx::Result<Stored> {
     Ok(Stored {
         ensemble: row.try_get(0)?,
         token: row.try_get(1)?,

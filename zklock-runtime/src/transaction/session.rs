@@ -10,7 +10,7 @@ use super::{
 use crate::{
     engine::Engine,
     error::{Error, LostReason},
-    hold::{Attached, Hold},
+    hold::{Attached, Hold, Stop},
 };
 
 /// How long a rollback may wait for what runs on the connection, before the transaction is ended from outside.
@@ -56,7 +56,7 @@ impl<DB: Database> Session<DB> {
         grace: Duration,
     ) -> Self {
         let running = Running::new(pool, hold, engine, unfenced);
-        let attached = hold.attach(Arc::new(Stopper(running.clone())));
+        let attached = hold.attach(&(Arc::new(Stopper(running.clone())) as Arc<dyn Stop>));
         Self {
             connection: Some(connection),
             phase: Phase::Idle,
@@ -101,12 +101,12 @@ impl<DB: Database> Session<DB> {
     }
 
     /// Gives the connection back as it was before, or closes it where that is not possible.
-    pub(crate) async fn give_back(mut self) {
+    pub(crate) async fn give_back(mut self: Box<Self>) {
         let mark = &self.running.mark;
-        if let Some(connection) = self.connection.as_deref_mut() {
-            if let Ok(Ok(())) = tokio::time::timeout(RESTORE, DB::restore(connection, mark)).await {
-                drop(self.connection.take());
-            }
+        if let Some(connection) = self.connection.as_deref_mut()
+            && let Ok(Ok(())) = tokio::time::timeout(RESTORE, DB::restore(connection, mark)).await
+        {
+            drop(self.connection.take());
         }
         // What is still here is closed by the drop.
     }
@@ -121,7 +121,7 @@ impl<DB: Database> Session<DB> {
         }
     }
 
-    async fn roll_back(mut self) {
+    async fn roll_back(mut self: Box<Self>) {
         match self.phase {
             Phase::Idle => {
                 self.conclude();

@@ -209,6 +209,7 @@ impl Database for Sqlite {
             .bind(key)
             .fetch_optional(connection)
             .await?
+            .as_ref()
             .map(stored)
             .transpose()
     }
@@ -283,7 +284,7 @@ fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(5 | 6))
 }
 
-fn stored(row: SqliteRow) -> sqlx::Result<Stored> {
+fn stored(row: &SqliteRow) -> sqlx::Result<Stored> {
     Ok(Stored {
         ensemble: row.try_get(0)?,
         token: row.try_get(1)?,

@@ -229,6 +229,9 @@ impl Acquire {
             () = gone => Err(Error::Closed),
             () = async { tokio::time::sleep(until.remaining()).await } => Err(self.timed_out(&progress)),
         };
+        if let Ok(hold) = &contended {
+            self.request.granted(hold);
+        }
         match contended {
             Err(Error::Busy { path, waited, holder: None }) => {
                 Err(Error::Busy { holder: self.holder().await, path, waited })

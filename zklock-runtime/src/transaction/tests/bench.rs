@@ -32,6 +32,12 @@ pub(super) trait Bench: Database {
     /// The settings that BEGIN changes, as text.
     fn settings(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<String>> + Send;
 
+    /// The same database by another way.
+    fn by_way_of(options: &Options<Self>, port: u16) -> Options<Self>;
+
+    /// Whether the fate of a COMMIT can be told when its fence row no longer shows it.
+    const REMEMBERS: bool = false;
+
     /// Runs any text.
     fn run(
         connection: &mut Self::Connection,
@@ -76,6 +82,12 @@ impl Bench for sqlx::Postgres {
 
     common!(sqlx::PgConnection);
 
+    const REMEMBERS: bool = true;
+
+    fn by_way_of(options: &Options<Self>, port: u16) -> Options<Self> {
+        options.clone().host("127.0.0.1").port(port)
+    }
+
     async fn is_free(connection: &mut sqlx::PgConnection) -> sqlx::Result<()> {
         query("SELECT 1 FROM t WHERE id = 0 FOR UPDATE NOWAIT").execute(connection).await.map(drop)
     }
@@ -114,6 +126,10 @@ impl Bench for sqlx::MySql {
     }
 
     common!(sqlx::MySqlConnection);
+
+    fn by_way_of(options: &Options<Self>, port: u16) -> Options<Self> {
+        options.clone().host("127.0.0.1").port(port)
+    }
 
     async fn is_free(connection: &mut sqlx::MySqlConnection) -> sqlx::Result<()> {
         query("SELECT 1 FROM t WHERE id = 0 FOR UPDATE NOWAIT").execute(connection).await.map(drop)
@@ -155,6 +171,10 @@ impl Bench for sqlx::Sqlite {
     }
 
     common!(sqlx::SqliteConnection);
+
+    fn by_way_of(options: &Options<Self>, _: u16) -> Options<Self> {
+        options.clone()
+    }
 
     async fn is_free(connection: &mut sqlx::SqliteConnection) -> sqlx::Result<()> {
         raw_sql("PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK").execute(connection).await.map(drop)

@@ -32,20 +32,13 @@ on_each_database!(
     a_runtime_that_ends_takes_its_statements_with_it,
 );
 
-/// Lets everything else on this thread come forward, some steps at a time.
-async fn steps(count: usize) {
-    for _ in 0..count {
-        tokio::task::yield_now().await;
-    }
-}
-
 async fn a_begin_dropped_at_any_step_leaves_the_pool_clean<DB: Bench>() {
     let lab = Lab::<DB>::new().await;
     let mut finished = 0;
     for step in 0.. {
         let (hold, mut released) = lab.hold("/a");
         let origin = Origin::Pool(lab.pool.clone());
-        let mut begin = Tx::begin(origin, &hold, &FENCED, &lab.engine, &lab.fence, GRACE);
+        let mut begin = Tx::begin(origin, &hold, FENCED, &lab.engine, &lab.fence, GRACE);
         let mut done = false;
         for _ in 0..step {
             if poll_fn(|context| Poll::Ready(begin.as_mut().poll(context).is_ready())).await {
@@ -114,14 +107,14 @@ async fn a_rollback_dropped_at_any_step_goes_on<DB: Bench>() {
 }
 
 async fn a_dropped_body_with_a_long_statement_is_stopped<DB: Bench>() {
-    dropped_with_a_statement::<DB>(&FENCED).await;
+    dropped_with_a_statement::<DB>(FENCED).await;
 }
 
 async fn a_dropped_body_without_a_fence_is_stopped<DB: Bench>() {
-    dropped_with_a_statement::<DB>(&UNFENCED).await;
+    dropped_with_a_statement::<DB>(UNFENCED).await;
 }
 
-async fn dropped_with_a_statement<DB: Bench>(spec: &'static crate::transaction::TxSpec) {
+async fn dropped_with_a_statement<DB: Bench>(spec: crate::transaction::TxSpec) {
     let lab = Lab::<DB>::new().await;
     let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(100)));
     let mut tx = lab.begin_as(&hold, spec).await.unwrap();
@@ -201,7 +194,7 @@ async fn a_begin_that_waits_for_the_fence_ends_with_its_hold<DB: Bench>() {
 
     // Lost meanwhile.
     let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(100)));
-    let begin = lab.begin_on(&lab.beside, &hold, &FENCED);
+    let begin = lab.begin_on(&lab.beside, &hold, FENCED);
     let mut begin = pin!(begin);
     assert!(tokio::time::timeout(Duration::from_millis(300), &mut begin).await.is_err(), "it does not wait");
     hold.end(LostReason::SessionExpired);
@@ -212,14 +205,14 @@ async fn a_begin_that_waits_for_the_fence_ends_with_its_hold<DB: Bench>() {
 
     // Dropped.
     let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(100)));
-    let begin = Box::pin(lab.begin_on(&lab.beside, &hold, &FENCED));
+    let begin = Box::pin(lab.begin_on(&lab.beside, &hold, FENCED));
     assert!(tokio::time::timeout(Duration::from_millis(300), begin).await.is_err(), "it does not wait");
     hold.release();
     released.released().await;
 
     // Past its limit.
     let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_millis(700)));
-    let error = lab.begin_on(&lab.beside, &hold, &FENCED).await.unwrap_err();
+    let error = lab.begin_on(&lab.beside, &hold, FENCED).await.unwrap_err();
     assert!(matches!(error, Error::Overrun { .. }), "{error}");
     hold.release();
     released.released().await;
@@ -286,18 +279,18 @@ async fn runtime_ends<DB: Bench>(in_a_statement: bool) {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn a_body_that_does_not_yield_is_stopped_on_postgres() {
-    does_not_yield::<sqlx::Postgres>(&FENCED).await;
-    does_not_yield::<sqlx::Postgres>(&UNFENCED).await;
+    does_not_yield::<sqlx::Postgres>(FENCED).await;
+    does_not_yield::<sqlx::Postgres>(UNFENCED).await;
 }
 
 #[cfg(feature = "mysql")]
 #[tokio::test]
 async fn a_body_that_does_not_yield_is_stopped_on_mariadb() {
-    does_not_yield::<sqlx::MySql>(&FENCED).await;
-    does_not_yield::<sqlx::MySql>(&UNFENCED).await;
+    does_not_yield::<sqlx::MySql>(FENCED).await;
+    does_not_yield::<sqlx::MySql>(UNFENCED).await;
 }
 
-async fn does_not_yield<DB: Bench>(spec: &'static crate::transaction::TxSpec) {
+async fn does_not_yield<DB: Bench>(spec: crate::transaction::TxSpec) {
     let lab = Lab::<DB>::new().await;
     let (hold, _) = lab.hold("/a");
     let mut tx = lab.begin_as(&hold, spec).await.unwrap();
@@ -329,5 +322,4 @@ async fn a_body_that_does_not_yield_is_not_said_to_be_stopped_on_sqlite() {
     soon(stop.stop()).await.unwrap();
     assert!(lab.ids().await.is_empty());
     lab.assert_clean(2).await;
-    steps(1).await;
 }

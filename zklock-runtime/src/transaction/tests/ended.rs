@@ -1,6 +1,6 @@
 //! The ways on which a transaction ends when nothing goes wrong around it.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use sqlx::{Connection, Transaction};
 
@@ -49,7 +49,7 @@ async fn a_commit_is_seen<DB: Bench>() {
 async fn a_commit_without_a_fence_is_seen<DB: Bench>() {
     let lab = Lab::<DB>::new().await;
     let (hold, _) = lab.hold("/a");
-    let mut tx = lab.begin_as(&hold, &UNFENCED).await.unwrap();
+    let mut tx = lab.begin_as(&hold, UNFENCED).await.unwrap();
     DB::insert(connection(&mut tx), 1).await.unwrap();
     soon(tx.commit()).await.unwrap();
     assert_eq!(lab.ids().await, [1]);
@@ -189,9 +189,9 @@ async fn the_lock_outlasts_the_transaction<DB: Bench>() {
             assert!(!released.is_released());
         }
         if commit {
-            soon(tx.commit()).await.unwrap()
+            soon(tx.commit()).await.unwrap();
         } else {
-            soon(tx.rollback()).await
+            soon(tx.rollback()).await;
         }
         hold.release();
         released.released().await;
@@ -248,7 +248,7 @@ async fn no_commit_after_the_loss<DB: Bench>() {
 }
 
 async fn every_isolation_begins_and_commits<DB: Bench>() {
-    static SPECS: [TxSpec; 4] = [
+    const SPECS: [TxSpec; 4] = [
         TxSpec { isolation: Some(Isolation::ReadUncommitted), ..FENCED_ },
         TxSpec { isolation: Some(Isolation::ReadCommitted), ..FENCED_ },
         TxSpec { isolation: Some(Isolation::RepeatableRead), ..FENCED_ },
@@ -256,7 +256,7 @@ async fn every_isolation_begins_and_commits<DB: Bench>() {
     ];
     const FENCED_: TxSpec = TxSpec { isolation: None, unfenced: false, requires_new: false };
     let lab = Lab::<DB>::new().await;
-    for (id, spec) in (1..).zip(&SPECS) {
+    for (id, spec) in (1..).zip(SPECS) {
         let (hold, _) = lab.hold("/a");
         let mut tx = lab.begin_as(&hold, spec).await.unwrap();
         DB::insert(connection(&mut tx), id).await.unwrap();
@@ -317,11 +317,10 @@ fn without_a_runtime_it_says_so() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let lab = runtime.block_on(Lab::<sqlx::Sqlite>::new());
     let (hold, _) = lab.hold("/a");
-    let _ = (&FENCED, Arc::strong_count(&hold));
     let begin = crate::transaction::Tx::begin(
         crate::transaction::Origin::Pool(lab.pool.clone()),
         &hold,
-        &FENCED,
+        FENCED,
         &lab.engine,
         &lab.fence,
         super::lab::GRACE,

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, raw_sql};
-
 use super::{
     bench::Bench,
     lab::{FENCED, Lab, connection, soon},
@@ -58,11 +56,11 @@ async fn an_older_grant_is_fenced<DB: Bench>() {
 }
 
 async fn an_older_grant_is_fenced_however_late_it_wakes<DB: Bench>() {
-    static STRICT: TxSpec =
+    const STRICT: TxSpec =
         TxSpec { isolation: Some(Isolation::Serializable), unfenced: false, requires_new: false };
     let lab = Lab::<DB>::new().await;
     let (old, _) = lab.hold("/a");
-    for spec in [&FENCED, &STRICT] {
+    for spec in [FENCED, STRICT] {
         pass(&lab, "/a").await;
         let error = lab.begin_as(&old, spec).await.unwrap_err();
         assert!(matches!(error, Error::Fenced { .. }), "{error}");
@@ -140,12 +138,8 @@ async fn a_row_that_vanished_is_created_again<DB: Bench>() {
     let error = lab.begin(&old).await.unwrap_err();
     assert!(matches!(error, Error::Fenced { .. }), "{error}");
     DB::run(&mut beside, "DROP TABLE zklock_fence").await.unwrap();
-    // The prepared statements of the pool's connection are for the table that was.
-    let fresh = Lab::<DB>::on(lab.options.clone());
-    for _ in 0..4 {
-        let (hold, _) = fresh.hold("/a");
-        fresh.begin(&hold).await.unwrap().commit().await.unwrap();
-    }
+    pass(&lab, "/a").await;
+    lab.assert_clean(1000).await;
 }
 
 async fn a_cleaned_up_path_takes_no_stale_token<DB: Bench>() {
@@ -189,7 +183,6 @@ async fn without_migration_the_table_is_asked_for<DB: Bench>() {
     DB::run(&mut beside, sql.to_owned().leak()).await.unwrap();
     pass(&lab, "/a").await;
     lab.assert_clean(1000).await;
-    let _ = raw_sql(AssertSqlSafe(String::new()));
 }
 
 async fn a_long_key_is_hashed<DB: Bench>() {
@@ -203,23 +196,23 @@ async fn a_long_key_is_hashed<DB: Bench>() {
 }
 
 async fn a_newer_grant_waits_for_an_older_transaction<DB: Bench>() {
-    waits::<DB>(&FENCED).await;
+    waits::<DB>(FENCED).await;
 }
 
 async fn a_newer_grant_waits_at_every_isolation<DB: Bench>() {
-    static SPECS: [TxSpec; 4] = [
+    const SPECS: [TxSpec; 4] = [
         TxSpec { isolation: Some(Isolation::ReadUncommitted), unfenced: false, requires_new: false },
         TxSpec { isolation: Some(Isolation::ReadCommitted), unfenced: false, requires_new: false },
         TxSpec { isolation: Some(Isolation::RepeatableRead), unfenced: false, requires_new: false },
         TxSpec { isolation: Some(Isolation::Serializable), unfenced: false, requires_new: false },
     ];
-    for spec in &SPECS {
+    for spec in SPECS {
         waits::<DB>(spec).await;
     }
 }
 
 /// An older transaction is open when a newer one begins: it comes after it, and sees what it has written.
-async fn waits<DB: Bench>(spec: &'static TxSpec) {
+async fn waits<DB: Bench>(spec: TxSpec) {
     let lab = Lab::<DB>::new().await;
     pass(&lab, "/a").await;
     let (older, _) = lab.hold("/a");
@@ -247,7 +240,7 @@ async fn many_paths_at_once<DB: Bench>() {
         tasks.spawn(async move {
             for round in 0..10 {
                 let (hold, _) = lab.hold_for(&format!("/many/{task}/{round}"), Some(Duration::from_secs(20)));
-                let mut tx = lab.begin_on(&lab.beside, &hold, &FENCED).await.unwrap();
+                let mut tx = lab.begin_on(&lab.beside, &hold, FENCED).await.unwrap();
                 DB::insert(connection(&mut tx), 1 + task * 100 + round).await.unwrap();
                 soon(tx.commit()).await.unwrap();
             }
@@ -270,7 +263,7 @@ async fn one_path_by_many<DB: Bench>() {
             let mut passed = 0;
             for round in 0..10 {
                 let (hold, _) = lab.hold_for("/one", Some(Duration::from_secs(20)));
-                match lab.begin_on(&lab.beside, &hold, &FENCED).await {
+                match lab.begin_on(&lab.beside, &hold, FENCED).await {
                     Ok(mut tx) => {
                         DB::touch(connection(&mut tx)).await.unwrap();
                         DB::insert(connection(&mut tx), 1 + task * 100 + round).await.unwrap();

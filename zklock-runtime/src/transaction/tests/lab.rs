@@ -23,8 +23,8 @@ use crate::{
     transaction::{Fence, Origin, Tx, TxSpec, database::Options},
 };
 
-pub(super) static FENCED: TxSpec = TxSpec { isolation: None, unfenced: false, requires_new: false };
-pub(super) static UNFENCED: TxSpec = TxSpec { isolation: None, unfenced: true, requires_new: false };
+pub(super) const FENCED: TxSpec = TxSpec { isolation: None, unfenced: false, requires_new: false };
+pub(super) const UNFENCED: TxSpec = TxSpec { isolation: None, unfenced: true, requires_new: false };
 
 /// No case waits longer for anything.
 pub(super) const LONG: Duration = Duration::from_secs(20);
@@ -89,14 +89,10 @@ impl<DB: Bench> Lab<DB> {
     }
 
     pub(super) async fn begin(&self, hold: &Arc<Hold>) -> Result<Tx<'static, DB>, Error> {
-        self.begin_as(hold, &FENCED).await
+        self.begin_as(hold, FENCED).await
     }
 
-    pub(super) async fn begin_as(
-        &self,
-        hold: &Arc<Hold>,
-        spec: &'static TxSpec,
-    ) -> Result<Tx<'static, DB>, Error> {
+    pub(super) async fn begin_as(&self, hold: &Arc<Hold>, spec: TxSpec) -> Result<Tx<'static, DB>, Error> {
         self.begin_on(&self.pool, hold, spec).await
     }
 
@@ -104,7 +100,7 @@ impl<DB: Bench> Lab<DB> {
         &self,
         pool: &Pool<DB>,
         hold: &Arc<Hold>,
-        spec: &'static TxSpec,
+        spec: TxSpec,
     ) -> Result<Tx<'static, DB>, Error> {
         let begin = Tx::begin(Origin::Pool(pool.clone()), hold, spec, &self.engine, &self.fence, GRACE);
         soon(begin).await

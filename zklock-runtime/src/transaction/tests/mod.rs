@@ -27,3 +27,18 @@ macro_rules! on_each_database {
     };
 }
 use on_each_database;
+
+/// Makes a test of each case for each database that has a server.
+macro_rules! on_each_server {
+    ($($case:ident),* $(,)?) => {
+        #[cfg(feature = "postgres")]
+        mod postgres {
+            $(#[tokio::test] async fn $case() { super::$case::<sqlx::Postgres>().await })*
+        }
+        #[cfg(feature = "mysql")]
+        mod mariadb {
+            $(#[tokio::test] async fn $case() { super::$case::<sqlx::MySql>().await })*
+        }
+    };
+}
+use on_each_server;

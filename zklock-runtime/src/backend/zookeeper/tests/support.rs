@@ -101,7 +101,7 @@ pub(super) fn plain(path: &str, wait: Duration) -> Request {
 
 pub(super) fn request(path: &str, fair: bool, wait: Duration) -> Request {
     let options = LockOptions { fair, timeout: None, wait: Some(wait), function: "tests::f" };
-    Request { path: LockPath::new(path).unwrap(), options, wait_until: Tick::now() + wait }
+    Request { path: LockPath::new(path).unwrap(), options, wait_until: Tick::now() + wait, overseer: None }
 }
 
 /// Gives it back and waits until the server has heard.

@@ -1,0 +1,9 @@
+//! What becomes of the transaction when a body runs into its limit, fails, panics or is dropped: one list of cases, in
+//! `cases`, over three databases.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod mariadb;
+mod postgres;
+mod sqlite;
