@@ -267,6 +267,7 @@ impl Acquire {
         let waited = self.started.elapsed();
         let (is_connected, source) = match &*self.current.borrow() {
             Current::Live(session) => (session.validity.is_connected(), None),
+            Current::None(Some(Error::Unavailable { source, .. })) => (false, source.clone()),
             Current::None(error) => (false, error.clone().map(Cause::new)),
             Current::Closed => return Error::Closed,
         };
