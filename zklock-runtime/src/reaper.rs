@@ -103,11 +103,10 @@ impl Reaper {
         let is_closed = {
             let mut table = self.table();
             match table.phase(hold.id()) {
-                Some(Phase::Deadline) => {}
                 // Ended on its way to its caller.
                 Some(Phase::Grace | Phase::Stopping) => return,
                 None if hold.is_let_go() => return,
-                None => {}
+                Some(Phase::Deadline) | None => {}
             }
             self.put(&mut table, hold.id(), watched, hold.deadline(), Phase::Deadline);
             table.is_closed

@@ -86,7 +86,7 @@ pub struct Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("guard", &self.guard).finish()
+        f.debug_struct("Call").field("guard", &self.guard).field("frame", &self.frame).finish()
     }
 }
 
