@@ -39,10 +39,11 @@ async fn g08_after_a_kill_the_next_one_has_the_lock_within_the_session_timeout()
     let stage = Stage::set().await?;
     let session = Duration::from_secs(3);
     for (mode, fair) in [("fair", true), ("unfair", false)] {
+        let lock = stage.shop.locks.mutex(format!("/held/{mode}")).fair(fair).timeout(None);
         let holder = stage.child("hold", mode, session)?;
         holder.says("held")?;
-        assert!(stage.shop.locks.mutex("/held").fair(fair).try_acquire().await?.is_none());
-        let waiter = tokio::spawn(stage.shop.locks.mutex("/held").fair(fair).timeout(None).acquire());
+        assert!(lock.clone().try_acquire().await?.is_none());
+        let waiter = tokio::spawn(lock.clone().acquire());
         let killed = Instant::now();
         holder.signal(Signal::Kill)?;
         let guard = soon("the lock of the dead", waiter).await??;
@@ -60,14 +61,15 @@ async fn closing_hands_over_at_once_however_long_the_session_timeout() -> Outcom
     // Far longer than anything is waited for here.
     let session = Duration::from_secs(60);
     for (mode, fair) in [("fair", true), ("unfair", false)] {
+        let lock = stage.shop.locks.mutex(format!("/held/{mode}")).fair(fair).timeout(None);
         let mut holder = stage.child("hold", mode, session)?;
         holder.says("held")?;
-        let waiter = tokio::spawn(stage.shop.locks.mutex("/held").fair(fair).timeout(None).acquire());
+        let waiter = tokio::spawn(lock.clone().acquire());
         holder.tell("close")?;
         let guard = soon("the lock of the closed", waiter).await??;
         holder.says("closed")?;
         guard.release().await?;
-        stage.shop.locks.mutex("/held").fair(fair).try_acquire().await?.expect("free").release().await?;
+        lock.clone().try_acquire().await?.expect("free").release().await?;
         holder.tell("end")?;
         holder.ends()?;
     }

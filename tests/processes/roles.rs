@@ -153,8 +153,9 @@ async fn count() -> Outcome {
 
 async fn hold() -> Outcome {
     let shop = Shop::of_child().await?;
-    let fair = env::var(MODE)? == "fair";
-    let guard = soon("the lock", shop.locks.mutex("/held").fair(fair).timeout(None).acquire()).await?;
+    let mode = env::var(MODE)?;
+    let lock = shop.locks.mutex(format!("/held/{mode}")).fair(mode == "fair").timeout(None);
+    let guard = soon("the lock", lock.acquire()).await?;
     say("held");
     hear()?;
     // It goes on living, so that only this can free the lock.

@@ -8,7 +8,7 @@ const ALONE: &str = "ZKLOCK_TEST_ALONE";
 /// # Panics
 ///
 /// If the test fails there.
-pub fn alone(name: &str) -> bool {
+pub(crate) fn alone(name: &str) -> bool {
     if env::var(ALONE).is_ok_and(|alone| alone == name) {
         return true;
     }

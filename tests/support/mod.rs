@@ -11,8 +11,8 @@ mod register;
 mod world;
 
 #[cfg(feature = "sqlx")]
-pub use self::problem::Problem;
-pub use self::{
+pub(crate) use self::problem::Problem;
+pub(crate) use self::{
     alone::alone,
     deadline::{SOON, queued, soon, until},
     fuzz::{DropAt, Random, poll_times},
@@ -21,6 +21,6 @@ pub use self::{
 };
 
 /// What every case returns: an error fails it as a panic does.
-pub type Outcome<T = ()> = Result<T, Failure>;
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;

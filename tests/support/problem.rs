@@ -4,7 +4,7 @@ use zklock::sqlx;
 
 /// What the annotated functions of these tests fail with, as an application's error type would be.
 #[derive(Debug)]
-pub enum Problem {
+pub(crate) enum Problem {
     Lock(zklock::Error),
     Database(sqlx::Error),
     /// The body's own.

@@ -77,10 +77,10 @@ async fn no_connection_is_taken_while_queueing() -> Outcome {
     let shop = Arc::new(Shop::open(1).await?);
     let first = shop.locks.mutex("/orders").acquire().await?;
     let mut calls = Vec::new();
-    for id in 0..5_usize {
+    for (id, others) in (0..5).zip(1..) {
         let shop_of_call = shop.clone();
-        calls.push(tokio::spawn(async move { shop_of_call.write(id as i64, 1, Then::Return).await }));
-        queued(&shop.locks, "/orders", id + 2).await?;
+        calls.push(tokio::spawn(async move { shop_of_call.write(id, 1, Then::Return).await }));
+        queued(&shop.locks, "/orders", others + 1).await?;
     }
     // The only connection is free for whoever holds the lock, and for others.
     for _ in 0..5 {

@@ -150,7 +150,9 @@ async fn write_and(
         Then::Return => {}
         Then::Await => std::future::pending().await,
         Then::Block(blocked) => drop(blocked.recv()),
-        Then::Long => drop(sqlx::query(LONG).execute(&mut *tx).await?),
+        Then::Long => {
+            sqlx::query(LONG).execute(&mut *tx).await?;
+        }
         Then::Fail => return Err(Problem::Own("the body failed")),
         Then::Panic => panic!("as a body may"),
     }
