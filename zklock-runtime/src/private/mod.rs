@@ -151,7 +151,7 @@ pub async fn leave<R>(call: Call, output: Result<R, Interrupted>) -> Result<R, E
 async fn end(call: Call, error: Error) -> Error {
     let hold = call.guard.hold().clone();
     let locks = call.guard.locks().clone();
-    observe::outcome(call.guard.span(), observe::name(&error));
+    observe::outcome(call.guard.span(), error.kind());
     drop(call);
     locks.let_go_of(&hold).await;
     error
