@@ -278,8 +278,8 @@ impl Locks {
             Request { path, options, wait_until: options.wait_until(), overseer: Some(inner.reaper.clone()) };
         let hold = tokio::select! {
             biased;
-            hold = inner.backend.acquire(request) => hold?,
             () = closing => return Err(Error::Closed),
+            hold = inner.backend.acquire(request) => hold?,
         };
         inner.reaper.watch(&hold);
         let noted = inner.waits.hold(hold.id(), hold.path());

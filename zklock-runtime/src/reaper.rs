@@ -8,7 +8,6 @@ use tokio::{runtime::Handle, sync::Notify};
 
 use crate::{
     clock::Tick,
-    engine::sleep_until,
     error::LostReason,
     hold::{Hold, Overseer, State},
 };
@@ -225,7 +224,7 @@ impl Reaper {
                 }
             }
             Phase::Grace => self.stop(hold),
-            Phase::Stopping => hold.force_release(),
+            Phase::Stopping => force_release(hold),
         }
     }
 
@@ -241,7 +240,7 @@ impl Reaper {
              and releasing the lock, its COMMIT will be refused"
         );
         match hold.transaction() {
-            None => hold.force_release(),
+            None => force_release(hold),
             Some(transaction) => {
                 let hold = hold.clone();
                 self.engine.spawn(async move {
@@ -254,7 +253,7 @@ impl Reaper {
                             "the transaction could not be ended from outside"
                         );
                     }
-                    hold.force_release();
+                    force_release(&hold);
                 });
             }
         }
@@ -263,6 +262,21 @@ impl Reaper {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What anybody who watches must see: from here on another may hold the path while the body still runs.
+fn force_release(hold: &Arc<Hold>) {
+    if hold.is_let_go() {
+        return;
+    }
+    tracing::warn!(
+        target: "zklock",
+        function = hold.function(),
+        path = %hold.path(),
+        token = %hold.token(),
+        "lock released over the head of its body"
+    );
+    hold.force_release();
 }
 
 impl Overseer for Reaper {
@@ -329,7 +343,7 @@ async fn run(reaper: Arc<Reaper>) {
         }
         if due.is_empty() {
             tokio::select! {
-                () = sleep_until(&reaper.engine, next) => {}
+                () = tokio::time::sleep(next.remaining()) => {}
                 () = reaper.earlier.notified() => {}
             }
         }

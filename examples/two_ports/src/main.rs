@@ -85,11 +85,14 @@ async fn run(args: Args) -> Result<ExitCode, String> {
         return Err("--drive plays on two ports: give none, or two".to_owned());
     }
 
-    let folder = tempfile::Builder::new().prefix("two_ports-").tempdir();
-    let folder = folder.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
-    let database = args.database.clone();
-    let database =
-        database.unwrap_or_else(|| format!("sqlite:{}", folder.path().join("orders.db").display()));
+    // Gone with the process, unless it is killed.
+    let folder = match &args.database {
+        None => Some(tempfile::Builder::new().prefix("two_ports-").tempdir()),
+        Some(_) => None,
+    };
+    let folder = folder.transpose().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+    let own = folder.as_ref().map(|folder| format!("sqlite:{}", folder.path().join("orders.db").display()));
+    let database = args.database.clone().or(own).unwrap_or_default();
     let timeline = Timeline::start();
     let (locks, orders) = database::open(&database, Locks::builder(&args.url).grace(GRACE)).await?;
     locks.install();

@@ -4,7 +4,13 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc, time::SystemTime};
 
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;
-use crate::{clock::Tick, error::Error, hold::{Hold, Overseer}, options::LockOptions, path::LockPath};
+use crate::{
+    clock::Tick,
+    error::Error,
+    hold::{Hold, Overseer},
+    options::LockOptions,
+    path::LockPath,
+};
 
 pub(crate) mod memory;
 #[cfg(feature = "zookeeper")]

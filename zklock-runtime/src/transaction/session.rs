@@ -174,7 +174,7 @@ impl<DB: Database> Drop for Session<DB> {
             while running.stop().await.is_err() {
                 if tokio::time::Instant::now() >= until {
                     tracing::error!(
-                        path = %hold.path(),
+                        target: "zklock", path = %hold.path(),
                         "the end of a transaction could not be confirmed; its database's own limits will end it"
                     );
                     break;

@@ -119,7 +119,7 @@ impl<DB: Database> Running<DB> {
                 () = running.ended() => Ok(()),
             };
             outcome.map_err(|source| {
-                tracing::warn!(path = %running.path, %source, "a transaction could not be ended from outside");
+                tracing::warn!(target: "zklock", path = %running.path, %source, "a transaction could not be ended from outside");
                 Error::Database { path: running.path.clone(), source }
             })
         }

@@ -1,5 +1,6 @@
 use std::{
     ops::Deref,
+    panic::Location,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -109,8 +110,13 @@ pub(super) async fn release(hold: Arc<Hold>) {
     within(SOON, hold.gone()).await;
 }
 
-pub(super) async fn within<T>(time: Duration, what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(time, what).await.expect("did not happen in time")
+#[track_caller]
+pub(super) fn within<T>(time: Duration, what: impl Future<Output = T>) -> impl Future<Output = T> {
+    let asked_at = Location::caller();
+    async move {
+        let done = tokio::time::timeout(time, what).await;
+        done.unwrap_or_else(|_| panic!("did not happen within {time:?}: {asked_at}"))
+    }
 }
 
 /// Looks until it is so.
