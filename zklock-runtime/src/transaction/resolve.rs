@@ -32,7 +32,7 @@ async fn look<DB: Database>(running: &Arc<Running<DB>>) -> Option<Verdict> {
         match tokio::time::timeout(LOOK, verdict).await {
             Ok(Ok(verdict)) => Some(verdict),
             Ok(Err(error)) => {
-                tracing::warn!(key = row.key, %error, "the fate of a COMMIT could not be looked up");
+                tracing::warn!(target: "zklock", key = row.key, %error, "the fate of a COMMIT could not be looked up");
                 None
             }
             Err(_) => None,

@@ -128,13 +128,13 @@ impl<DB: Database> Session<DB> {
                 drop(self.connection.take());
                 return;
             }
-            Phase::Busy => {
+            Phase::Busy if !DB::IN_PROCESS => {
                 // Closing is enough: no lock of the database is held for longer than the server takes to notice.
                 self.cut();
                 self.conclude();
                 return;
             }
-            Phase::Open => {}
+            Phase::Busy | Phase::Open => {}
         }
         DB::interrupt(&self.running.mark);
         let mark = &self.running.mark;
@@ -174,6 +174,7 @@ impl<DB: Database> Drop for Session<DB> {
             while running.stop().await.is_err() {
                 if tokio::time::Instant::now() >= until {
                     tracing::error!(
+                        target: "zklock",
                         path = %hold.path(),
                         "the end of a transaction could not be confirmed; its database's own limits will end it"
                     );
