@@ -10,7 +10,7 @@ use crate::support::{DropAt, Outcome, Random, World, poll_times, queued, soon};
 /// More polls than any of these futures takes.
 const POLLS: usize = 12;
 
-pub async fn g08_a_wait_dropped_at_any_poll_leaves_nothing(world: World) -> Outcome {
+pub(crate) async fn g08_a_wait_dropped_at_any_poll_leaves_nothing(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     for fair in [true, false] {
         for polls in 1..POLLS {
@@ -51,7 +51,7 @@ async fn poll_or_time_out(
     tokio::time::timeout(Duration::from_millis(50), wait).await.ok().flatten()
 }
 
-pub async fn g08_an_acquire_dropped_at_any_poll_leaves_nothing(world: World) -> Outcome {
+pub(crate) async fn g08_an_acquire_dropped_at_any_poll_leaves_nothing(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     for fair in [true, false] {
         for polls in 1..POLLS {
@@ -72,7 +72,7 @@ pub async fn g08_an_acquire_dropped_at_any_poll_leaves_nothing(world: World) -> 
     Ok(())
 }
 
-pub async fn g08_a_release_dropped_at_any_poll_still_releases(world: World) -> Outcome {
+pub(crate) async fn g08_a_release_dropped_at_any_poll_still_releases(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     for fair in [true, false] {
         for polls in 0..POLLS {
@@ -84,11 +84,11 @@ pub async fn g08_a_release_dropped_at_any_poll_still_releases(world: World) -> O
     Ok(())
 }
 
-pub async fn g05_a_race_of_cancel_and_grant_has_one_outcome_fair(world: World) -> Outcome {
+pub(crate) async fn g05_a_race_of_cancel_and_grant_has_one_outcome_fair(world: World) -> Outcome {
     race_cancel_and_grant(world, true).await
 }
 
-pub async fn g05_a_race_of_cancel_and_grant_has_one_outcome_unfair(world: World) -> Outcome {
+pub(crate) async fn g05_a_race_of_cancel_and_grant_has_one_outcome_unfair(world: World) -> Outcome {
     race_cancel_and_grant(world, false).await
 }
 
@@ -121,24 +121,19 @@ async fn race_cancel_and_grant(world: World, fair: bool) -> Outcome {
             guard.release().await
         });
         soon("the release", releasing).await??;
-        match soon("the wait", waiting).await? {
-            Some(guard) => {
-                let guard = guard?;
-                assert!(guard.is_held(), "granted and not held, round {round} of seed {}", random.seed);
-                assert!(
-                    holder.mutex(path(fair)).fair(fair).try_acquire().await?.is_none(),
-                    "granted and free as well"
-                );
-                guard.release().await?;
-                granted += 1;
-                (cancel_within, release_within) =
-                    ((cancel_within * 9 / 10).max(1), release_within * 11 / 10 + 1);
-            }
-            None => {
-                cancelled += 1;
-                (cancel_within, release_within) =
-                    (cancel_within * 11 / 10 + 1, (release_within * 9 / 10).max(1));
-            }
+        if let Some(guard) = soon("the wait", waiting).await? {
+            let guard = guard?;
+            assert!(guard.is_held(), "granted and not held, round {round} of seed {}", random.seed);
+            assert!(
+                holder.mutex(path(fair)).fair(fair).try_acquire().await?.is_none(),
+                "granted and free as well"
+            );
+            guard.release().await?;
+            granted += 1;
+            (cancel_within, release_within) = ((cancel_within * 9 / 10).max(1), release_within * 11 / 10 + 1);
+        } else {
+            cancelled += 1;
+            (cancel_within, release_within) = (cancel_within * 11 / 10 + 1, (release_within * 9 / 10).max(1));
         }
         // Either way it is free now; a grant that nobody took is on its way back.
         let next = soon("the lock after the race", holder.mutex(path(fair)).fair(fair).acquire()).await?;
@@ -150,7 +145,7 @@ async fn race_cancel_and_grant(world: World, fair: bool) -> Outcome {
 }
 
 /// Releases at the very moment at which the limit passes: one of the two, once, and nothing is left in the tables.
-pub async fn g05_a_race_of_release_and_limit_has_one_outcome(world: World) -> Outcome {
+pub(crate) async fn g05_a_race_of_release_and_limit_has_one_outcome(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     let mut random = Random::new();
     for _ in 0..300 {
@@ -172,7 +167,7 @@ pub async fn g05_a_race_of_release_and_limit_has_one_outcome(world: World) -> Ou
 }
 
 /// The same with many at a time: while the reaper goes through what is due, those further back are released.
-pub async fn g05_many_releases_race_their_limits(world: World) -> Outcome {
+pub(crate) async fn g05_many_releases_race_their_limits(world: World) -> Outcome {
     const HOLDS: usize = 100;
     let locks = world.locks().await?;
     for round in 0..10 {

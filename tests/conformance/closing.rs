@@ -5,7 +5,7 @@ use zklock::{Error, LostReason};
 
 use crate::support::{DropAt, Outcome, World, poll_times, queued, soon};
 
-pub async fn closing_stops_bodies_and_waiters(world: World) -> Outcome {
+pub(crate) async fn closing_stops_bodies_and_waiters(world: World) -> Outcome {
     let locks = world.locks().await?;
     let guard = locks.mutex("/a").timeout(None).acquire().await?;
     let kept = locks.mutex("/b").timeout(None).acquire().await?;
@@ -41,7 +41,7 @@ pub async fn closing_stops_bodies_and_waiters(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn closing_twice_and_at_the_same_time_is_fine(world: World) -> Outcome {
+pub(crate) async fn closing_twice_and_at_the_same_time_is_fine(world: World) -> Outcome {
     let locks = world.locks().await?;
     let guard = locks.mutex("/a").timeout(None).acquire().await?;
     let both = async { tokio::join!(locks.close(), locks.close()) };
@@ -53,7 +53,7 @@ pub async fn closing_twice_and_at_the_same_time_is_fine(world: World) -> Outcome
     Ok(())
 }
 
-pub async fn closing_may_be_cancelled_and_called_again(world: World) -> Outcome {
+pub(crate) async fn closing_may_be_cancelled_and_called_again(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     let guard = locks.mutex("/a").timeout(None).acquire().await?;
     for polls in 1..4 {
@@ -69,7 +69,9 @@ pub async fn closing_may_be_cancelled_and_called_again(world: World) -> Outcome 
     Ok(())
 }
 
-pub async fn closing_waits_for_a_body_that_blocks_no_longer_than_the_grace_time(world: World) -> Outcome {
+pub(crate) async fn closing_waits_for_a_body_that_blocks_no_longer_than_the_grace_time(
+    world: World,
+) -> Outcome {
     let locks = world.locks().await?;
     let (unblock, blocked) = mpsc::channel::<()>();
     let (running, runs) = oneshot::channel();
@@ -96,7 +98,7 @@ pub async fn closing_waits_for_a_body_that_blocks_no_longer_than_the_grace_time(
     Ok(())
 }
 
-pub async fn a_closed_handle_grants_nothing(world: World) -> Outcome {
+pub(crate) async fn a_closed_handle_grants_nothing(world: World) -> Outcome {
     let locks = world.locks().await?;
     locks.mutex("/a").acquire().await?.release().await?;
     soon("closing", locks.close()).await;
@@ -110,11 +112,12 @@ pub async fn a_closed_handle_grants_nothing(world: World) -> Outcome {
 }
 
 /// Whatever it falls together with: an extension must not put off what `close` has ended.
-pub async fn closing_while_limits_are_moved_does_not_hang(world: World) -> Outcome {
+pub(crate) async fn closing_while_limits_are_moved_does_not_hang(world: World) -> Outcome {
     for _ in 0..5 {
-        let locks = match world.is_shared_by_processes() {
-            true => world.locks().await?,
-            false => World::memory().await?.locks().await?,
+        let locks = if world.is_shared_by_processes() {
+            world.locks().await?
+        } else {
+            World::memory().await?.locks().await?
         };
         let mut guards = Vec::new();
         for number in 0..50 {

@@ -4,7 +4,7 @@ use zklock::Error;
 
 use crate::support::{Outcome, World, queued, soon, until};
 
-pub async fn unfair_locks_exclude_and_hand_over(world: World) -> Outcome {
+pub(crate) async fn unfair_locks_exclude_and_hand_over(world: World) -> Outcome {
     let [one, other] = [world.locks().await?, world.locks().await?];
     let guard = one.mutex("/a").fair(false).timeout(None).acquire().await?;
     assert!(other.mutex("/a").fair(false).try_acquire().await?.is_none());
@@ -20,7 +20,7 @@ pub async fn unfair_locks_exclude_and_hand_over(world: World) -> Outcome {
     queued(&one, "/a", 0).await
 }
 
-pub async fn unfair_waiters_all_get_it_in_the_end(world: World) -> Outcome {
+pub(crate) async fn unfair_waiters_all_get_it_in_the_end(world: World) -> Outcome {
     let handles = world.handles(3).await?;
     let guard = handles[0].mutex("/a").fair(false).timeout(None).acquire().await?;
     let mut waiters = Vec::new();
@@ -35,7 +35,7 @@ pub async fn unfair_waiters_all_get_it_in_the_end(world: World) -> Outcome {
     queued(&handles[0], "/a", 0).await
 }
 
-pub async fn unfair_waiters_may_be_cancelled(world: World) -> Outcome {
+pub(crate) async fn unfair_waiters_may_be_cancelled(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     let guard = handles[0].mutex("/a").fair(false).timeout(None).acquire().await?;
     let mut waiters = Vec::new();
@@ -58,7 +58,7 @@ pub async fn unfair_waiters_may_be_cancelled(world: World) -> Outcome {
     queued(&handles[1], "/a", 0).await
 }
 
-pub async fn an_unfair_try_does_not_wait_for_the_waiters_beside_it(world: World) -> Outcome {
+pub(crate) async fn an_unfair_try_does_not_wait_for_the_waiters_beside_it(world: World) -> Outcome {
     const TRIES: u32 = 10;
     let [holder, other] = [world.locks().await?, world.locks().await?];
     let guard = holder.mutex("/a").fair(false).timeout(None).acquire().await?;
@@ -79,7 +79,7 @@ pub async fn an_unfair_try_does_not_wait_for_the_waiters_beside_it(world: World)
     Ok(())
 }
 
-pub async fn fair_and_unfair_do_not_mix_on_one_path(world: World) -> Outcome {
+pub(crate) async fn fair_and_unfair_do_not_mix_on_one_path(world: World) -> Outcome {
     let [one, other] = [world.locks().await?, world.locks().await?];
     for fair in [true, false] {
         let guard = one.mutex("/a").fair(fair).timeout(None).acquire().await?;
@@ -97,7 +97,7 @@ pub async fn fair_and_unfair_do_not_mix_on_one_path(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn a_path_may_change_its_kind_when_it_is_free(world: World) -> Outcome {
+pub(crate) async fn a_path_may_change_its_kind_when_it_is_free(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     for round in 0..6 {
         let lock = handles[round % 2].mutex("/a").fair(round % 3 == 0).wait(Duration::from_secs(5));

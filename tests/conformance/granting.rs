@@ -4,7 +4,7 @@ use zklock::Error;
 
 use crate::support::{Outcome, Register, World, queued, soon};
 
-pub async fn g03_a_free_lock_is_granted(world: World) -> Outcome {
+pub(crate) async fn g03_a_free_lock_is_granted(world: World) -> Outcome {
     let locks = world.locks().await?;
     let guard = soon("a free lock", locks.mutex("/orders/42").acquire()).await?;
     assert!(guard.is_held());
@@ -16,7 +16,7 @@ pub async fn g03_a_free_lock_is_granted(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g03_a_held_lock_is_busy_when_the_wait_is_over(world: World) -> Outcome {
+pub(crate) async fn g03_a_held_lock_is_busy_when_the_wait_is_over(world: World) -> Outcome {
     let [holder, other] = [world.locks().await?, world.locks().await?];
     let guard = holder.mutex("/a").timeout(None).function("pay").acquire().await?;
     let wait = Duration::from_millis(60);
@@ -31,7 +31,7 @@ pub async fn g03_a_held_lock_is_busy_when_the_wait_is_over(world: World) -> Outc
     queued(&other, "/a", 1).await
 }
 
-pub async fn g03_a_try_on_a_held_lock_gives_none_and_leaves_no_contender(world: World) -> Outcome {
+pub(crate) async fn g03_a_try_on_a_held_lock_gives_none_and_leaves_no_contender(world: World) -> Outcome {
     let [holder, other] = [world.locks().await?, world.locks().await?];
     for fair in [true, false] {
         let guard = holder.mutex("/a").fair(fair).timeout(None).acquire().await?;
@@ -48,7 +48,7 @@ pub async fn g03_a_try_on_a_held_lock_gives_none_and_leaves_no_contender(world: 
     Ok(())
 }
 
-pub async fn g03_a_waiter_is_granted_what_is_freed(world: World) -> Outcome {
+pub(crate) async fn g03_a_waiter_is_granted_what_is_freed(world: World) -> Outcome {
     let [holder, other] = [world.locks().await?, world.locks().await?];
     for fair in [true, false] {
         let guard = holder.mutex("/a").fair(fair).acquire().await?;
@@ -71,7 +71,7 @@ pub async fn g03_a_waiter_is_granted_what_is_freed(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g13_the_wait_is_bounded_for_every_waiter(world: World) -> Outcome {
+pub(crate) async fn g13_the_wait_is_bounded_for_every_waiter(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     let guard = handles[0].mutex("/a").timeout(None).acquire().await?;
     let mut waiters = Vec::new();
@@ -89,7 +89,7 @@ pub async fn g13_the_wait_is_bounded_for_every_waiter(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn different_paths_do_not_wait_for_each_other(world: World) -> Outcome {
+pub(crate) async fn different_paths_do_not_wait_for_each_other(world: World) -> Outcome {
     let locks = world.locks().await?;
     let mut guards = Vec::new();
     for number in 0..50 {
@@ -103,11 +103,11 @@ pub async fn different_paths_do_not_wait_for_each_other(world: World) -> Outcome
     Ok(())
 }
 
-pub async fn g01_one_holder_at_a_time_fair(world: World) -> Outcome {
+pub(crate) async fn g01_one_holder_at_a_time_fair(world: World) -> Outcome {
     one_holder_at_a_time(world, true).await
 }
 
-pub async fn g01_one_holder_at_a_time_unfair(world: World) -> Outcome {
+pub(crate) async fn g01_one_holder_at_a_time_unfair(world: World) -> Outcome {
     one_holder_at_a_time(world, false).await
 }
 

@@ -8,7 +8,7 @@ use zklock::HoldPhase;
 
 use crate::support::{Outcome, World, queued, soon, until};
 
-pub async fn a_snapshot_shows_what_is_held_and_waited_for(world: World) -> Outcome {
+pub(crate) async fn a_snapshot_shows_what_is_held_and_waited_for(world: World) -> Outcome {
     let locks = world.locks().await?;
     let hour = Duration::from_secs(3600);
     let later = locks.mutex("/later").function("later").timeout(2 * hour).acquire().await?;
@@ -42,7 +42,7 @@ pub async fn a_snapshot_shows_what_is_held_and_waited_for(world: World) -> Outco
     Ok(())
 }
 
-pub async fn a_snapshot_shows_what_is_ending(world: World) -> Outcome {
+pub(crate) async fn a_snapshot_shows_what_is_ending(world: World) -> Outcome {
     let locks = world.locks().await?;
     let (unblock, blocked) = mpsc::channel::<()>();
     let (running, runs) = oneshot::channel();
@@ -69,7 +69,7 @@ pub async fn a_snapshot_shows_what_is_ending(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn inspect_shows_the_queue_of_all_handles(world: World) -> Outcome {
+pub(crate) async fn inspect_shows_the_queue_of_all_handles(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     assert!(handles[0].inspect("/a").await?.is_empty());
     let started = SystemTime::now();
@@ -103,7 +103,7 @@ pub async fn inspect_shows_the_queue_of_all_handles(world: World) -> Outcome {
     queued(&handles[1], "/a", 0).await
 }
 
-pub async fn g08_nothing_is_left_of_locks_that_were_used(world: World) -> Outcome {
+pub(crate) async fn g08_nothing_is_left_of_locks_that_were_used(world: World) -> Outcome {
     let locks = world.locks().await?;
     for number in 0..60 {
         for fair in [true, false] {

@@ -81,7 +81,7 @@ fn nasty_paths() -> Vec<String> {
     paths
 }
 
-pub async fn g11_every_path_has_one_verdict(world: World) -> Outcome {
+pub(crate) async fn g11_every_path_has_one_verdict(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     let mut wrong = Vec::new();
     for text in nasty_paths() {
@@ -110,7 +110,7 @@ pub async fn g11_every_path_has_one_verdict(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g11_different_paths_are_different_locks(world: World) -> Outcome {
+pub(crate) async fn g11_different_paths_are_different_locks(world: World) -> Outcome {
     let locks = world.locks().await?;
     let paths: Vec<LockPath> = nasty_paths().iter().filter_map(|text| LockPath::new(text).ok()).collect();
     assert!(paths.len() > 10);
@@ -126,16 +126,16 @@ pub async fn g11_different_paths_are_different_locks(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g11_a_path_below_a_held_one_is_a_lock_of_its_own(world: World) -> Outcome {
+pub(crate) async fn g11_a_path_below_a_held_one_is_a_lock_of_its_own(world: World) -> Outcome {
     apart(world, ("/a", true), ("/a/b", true)).await
 }
 
-pub async fn g11_a_path_above_a_held_one_is_a_lock_of_its_own(world: World) -> Outcome {
+pub(crate) async fn g11_a_path_above_a_held_one_is_a_lock_of_its_own(world: World) -> Outcome {
     apart(world, ("/a/b", true), ("/a", true)).await
 }
 
 /// An unfair lock is a node of its own, which cannot have others below it: said, and not waited for.
-pub async fn nothing_is_locked_below_a_held_unfair_path(world: World) -> Outcome {
+pub(crate) async fn nothing_is_locked_below_a_held_unfair_path(world: World) -> Outcome {
     for fair in [true, false] {
         apart_is_wrong(&world, ("/a", false), ("/a/b", fair)).await?;
         apart_is_wrong(&world, ("/c", false), ("/c/d/e", fair)).await?;
@@ -143,7 +143,7 @@ pub async fn nothing_is_locked_below_a_held_unfair_path(world: World) -> Outcome
     Ok(())
 }
 
-pub async fn an_unfair_path_is_not_locked_above_a_held_one(world: World) -> Outcome {
+pub(crate) async fn an_unfair_path_is_not_locked_above_a_held_one(world: World) -> Outcome {
     for fair in [true, false] {
         let folder = if fair { "/a" } else { "/c" };
         apart_is_wrong(&world, (&format!("{folder}/b"), fair), (folder, false)).await?;

@@ -6,7 +6,7 @@ use crate::support::{GRACE, Outcome, World, soon};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-pub async fn extending_moves_the_limit_later(world: World) -> Outcome {
+pub(crate) async fn extending_moves_the_limit_later(world: World) -> Outcome {
     let locks = world.locks().await?;
     let limit = Duration::from_millis(400);
     let guard = locks.mutex("/a").timeout(limit).acquire().await?;
@@ -19,7 +19,7 @@ pub async fn extending_moves_the_limit_later(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn extending_moves_the_limit_earlier(world: World) -> Outcome {
+pub(crate) async fn extending_moves_the_limit_earlier(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     let guard = locks.mutex("/a").timeout(HOUR).acquire().await?;
     let brief = Duration::from_millis(50);
@@ -32,7 +32,7 @@ pub async fn extending_moves_the_limit_earlier(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn extending_is_refused_when_it_is_over(world: World) -> Outcome {
+pub(crate) async fn extending_is_refused_when_it_is_over(world: World) -> Outcome {
     let locks = world.locks().await?;
     let guard = locks.mutex("/a").timeout(Duration::from_millis(20)).acquire().await?;
     soon("the limit", guard.lost()).await;
@@ -46,7 +46,7 @@ pub async fn extending_is_refused_when_it_is_over(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn extending_sets_a_limit_where_there_was_none(world: World) -> Outcome {
+pub(crate) async fn extending_sets_a_limit_where_there_was_none(world: World) -> Outcome {
     let locks = world.locks().await?;
     let guard = locks.mutex("/a").timeout(None).acquire().await?;
     assert_eq!(guard.remaining(), None);
@@ -58,7 +58,7 @@ pub async fn extending_sets_a_limit_where_there_was_none(world: World) -> Outcom
 
 /// Whoever extends at the very moment at which the limit passes is told one thing, and that one happens: either the
 /// lock is held for the new time, or it is over and is given back within the grace time.
-pub async fn g06_extending_does_not_put_off_a_force_release(world: World) -> Outcome {
+pub(crate) async fn g06_extending_does_not_put_off_a_force_release(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     let limit = Duration::from_millis(3);
     for round in 0..60 {
@@ -96,7 +96,7 @@ pub async fn g06_extending_does_not_put_off_a_force_release(world: World) -> Out
     Ok(())
 }
 
-pub async fn lost_tells_why(world: World) -> Outcome {
+pub(crate) async fn lost_tells_why(world: World) -> Outcome {
     let locks = world.locks().await?;
     let overrun = locks.mutex("/a").timeout(Duration::from_millis(20)).acquire().await?;
     assert_eq!(soon("the loss", overrun.lost()).await, LostReason::Overrun);
@@ -111,7 +111,7 @@ pub async fn lost_tells_why(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn remaining_runs_down(world: World) -> Outcome {
+pub(crate) async fn remaining_runs_down(world: World) -> Outcome {
     let locks = world.locks().await?;
     let guard = locks.mutex("/a").timeout(HOUR).acquire().await?;
     let first = guard.remaining().expect("there is a limit");

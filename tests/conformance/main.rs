@@ -8,6 +8,8 @@ mod cancellation;
 mod closing;
 mod fairness;
 mod granting;
+#[cfg(feature = "zookeeper")]
+mod herd;
 mod inspection;
 mod keys;
 mod limits;

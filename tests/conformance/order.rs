@@ -38,7 +38,7 @@ impl Line {
     }
 }
 
-pub async fn g09_first_come_first_served_across_handles(world: World) -> Outcome {
+pub(crate) async fn g09_first_come_first_served_across_handles(world: World) -> Outcome {
     let handles = world.handles(3).await?;
     let first = handles[0].mutex("/a").timeout(None).acquire().await?;
     let mut line = Line::behind_one_holder(handles[0].clone());
@@ -55,7 +55,7 @@ pub async fn g09_first_come_first_served_across_handles(world: World) -> Outcome
     Ok(())
 }
 
-pub async fn g09_cancelled_waiters_do_not_block_the_living(world: World) -> Outcome {
+pub(crate) async fn g09_cancelled_waiters_do_not_block_the_living(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     let first = handles[0].mutex("/a").timeout(None).acquire().await?;
     let mut line = Line::behind_one_holder(handles[0].clone());
@@ -79,7 +79,7 @@ pub async fn g09_cancelled_waiters_do_not_block_the_living(world: World) -> Outc
     queued(&handles[0], "/a", 0).await
 }
 
-pub async fn g09_waiters_that_gave_up_do_not_block_the_living(world: World) -> Outcome {
+pub(crate) async fn g09_waiters_that_gave_up_do_not_block_the_living(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     let first = handles[0].mutex("/a").timeout(None).acquire().await?;
     let mut line = Line::behind_one_holder(handles[0].clone());
@@ -101,7 +101,7 @@ pub async fn g09_waiters_that_gave_up_do_not_block_the_living(world: World) -> O
     Ok(())
 }
 
-pub async fn g09_waiters_whose_locks_are_closed_do_not_block_the_living(world: World) -> Outcome {
+pub(crate) async fn g09_waiters_whose_locks_are_closed_do_not_block_the_living(world: World) -> Outcome {
     let [holder, other, dying] = [world.locks().await?, world.locks().await?, world.locks().await?];
     // In memory all handles are one: closing one is closing all.
     let independent = world.is_shared_by_processes();
@@ -131,7 +131,7 @@ pub async fn g09_waiters_whose_locks_are_closed_do_not_block_the_living(world: W
     Ok(())
 }
 
-pub async fn g09_a_late_try_does_not_overtake(world: World) -> Outcome {
+pub(crate) async fn g09_a_late_try_does_not_overtake(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     let first = handles[0].mutex("/a").timeout(None).acquire().await?;
     let mut line = Line::behind_one_holder(handles[0].clone());
@@ -143,7 +143,7 @@ pub async fn g09_a_late_try_does_not_overtake(world: World) -> Outcome {
     // Whatever moment of the hand-over they fall into, tries must not come before those that stood in line.
     let served = line.served.clone();
     let pushing = async {
-        while let None = handles[1].mutex("/a").try_acquire().await? {}
+        while handles[1].mutex("/a").try_acquire().await?.is_none() {}
         assert_eq!(served.lock().expect("no panic").len(), 6, "a try overtook");
         Ok::<_, Error>(())
     };

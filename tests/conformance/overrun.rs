@@ -10,7 +10,7 @@ use crate::support::{Outcome, World, queued, soon, until};
 
 const BRIEF: Duration = Duration::from_millis(60);
 
-pub async fn g06_an_awaiting_body_is_stopped_before_the_next_holder_comes(world: World) -> Outcome {
+pub(crate) async fn g06_an_awaiting_body_is_stopped_before_the_next_holder_comes(world: World) -> Outcome {
     /// Notes when the body is gone, slowly, as a destructor may be.
     struct Noted(Arc<Mutex<Vec<&'static str>>>);
     impl Drop for Noted {
@@ -47,7 +47,7 @@ pub async fn g06_an_awaiting_body_is_stopped_before_the_next_holder_comes(world:
     Ok(())
 }
 
-pub async fn g06_a_blocking_body_is_released_over_its_head(world: World) -> Outcome {
+pub(crate) async fn g06_a_blocking_body_is_released_over_its_head(world: World) -> Outcome {
     let [holder, other] = [world.locks().await?, world.locks().await?];
     let (unblock, blocked) = mpsc::channel::<()>();
     let (running, runs) = oneshot::channel();
@@ -76,16 +76,17 @@ pub async fn g06_a_blocking_body_is_released_over_its_head(world: World) -> Outc
     Ok(())
 }
 
-pub async fn g06_a_forgotten_child_task_does_not_keep_the_lock(world: World) -> Outcome {
+pub(crate) async fn g06_a_forgotten_child_task_does_not_keep_the_lock(world: World) -> Outcome {
     let [holder, other] = [world.locks().await?, world.locks().await?];
     let (end, ended) = oneshot::channel::<()>();
     let guard = holder.mutex("/a").timeout(BRIEF).acquire().await?;
-    let child = guard
-        .run(async {
-            // Nobody awaits it: the body ends, the child goes on.
-            tokio::spawn(async move { ended.await.is_ok() })
-        })
-        .await?;
+    let (started, child) = oneshot::channel();
+    let body = async {
+        // Nobody awaits it: the body ends, the child goes on.
+        let _ = started.send(tokio::spawn(async move { ended.await.is_ok() }));
+    };
+    guard.run(body).await?;
+    let child = child.await?;
     guard.release().await?;
     let next = soon("the lock, beside the child", other.mutex("/a").acquire()).await?;
     assert!(!child.is_finished());
@@ -109,7 +110,7 @@ pub async fn g06_a_forgotten_child_task_does_not_keep_the_lock(world: World) -> 
     Ok(())
 }
 
-pub async fn g06_a_guard_that_nobody_runs_is_taken_back(world: World) -> Outcome {
+pub(crate) async fn g06_a_guard_that_nobody_runs_is_taken_back(world: World) -> Outcome {
     let [holder, other] = [world.locks().await?, world.locks().await?];
     let guard = holder.mutex("/a").timeout(BRIEF).acquire().await?;
     let next = soon("the lock", other.mutex("/a").acquire()).await?;
@@ -122,7 +123,7 @@ pub async fn g06_a_guard_that_nobody_runs_is_taken_back(world: World) -> Outcome
     Ok(())
 }
 
-pub async fn g06_the_limit_is_not_cut_short(world: World) -> Outcome {
+pub(crate) async fn g06_the_limit_is_not_cut_short(world: World) -> Outcome {
     let locks = world.locks().await?;
     for limit in [1, 20, 70, 200].map(Duration::from_millis) {
         let asked = Instant::now();
@@ -137,7 +138,7 @@ pub async fn g06_the_limit_is_not_cut_short(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g06_the_limit_runs_from_the_grant_not_from_the_call(world: World) -> Outcome {
+pub(crate) async fn g06_the_limit_runs_from_the_grant_not_from_the_call(world: World) -> Outcome {
     let [holder, other] = [world.locks().await?, world.locks().await?];
     let first = holder.mutex("/a").timeout(None).acquire().await?;
     let limit = Duration::from_millis(500);
@@ -156,7 +157,7 @@ pub async fn g06_the_limit_runs_from_the_grant_not_from_the_call(world: World) -
     Ok(())
 }
 
-pub async fn g06_no_limit_is_no_limit(world: World) -> Outcome {
+pub(crate) async fn g06_no_limit_is_no_limit(world: World) -> Outcome {
     let locks = world.locks().await?;
     let free = locks.mutex("/a").timeout(None).acquire().await?;
     let bound = locks.mutex("/b").timeout(BRIEF).acquire().await?;
@@ -167,7 +168,7 @@ pub async fn g06_no_limit_is_no_limit(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g06_an_overrun_wakes_only_its_own_path(world: World) -> Outcome {
+pub(crate) async fn g06_an_overrun_wakes_only_its_own_path(world: World) -> Outcome {
     let locks = world.locks().await?;
     // Deadlines that come in another order than they were set.
     let mut guards = Vec::new();
@@ -190,7 +191,7 @@ pub async fn g06_an_overrun_wakes_only_its_own_path(world: World) -> Outcome {
     until("an empty snapshot", async || locks.snapshot().held.is_empty()).await
 }
 
-pub async fn g06_a_body_that_ended_past_its_limit_did_not_end_well(world: World) -> Outcome {
+pub(crate) async fn g06_a_body_that_ended_past_its_limit_did_not_end_well(world: World) -> Outcome {
     let locks = world.locks().await?;
     let guard = locks.mutex("/a").timeout(BRIEF).acquire().await?;
     let body = async {

@@ -5,7 +5,7 @@ use zklock::{Error, Guard, Locks, LostReason};
 
 use crate::support::{Outcome, World, queued, soon};
 
-pub async fn g10_the_same_chain_enters_again(world: World) -> Outcome {
+pub(crate) async fn g10_the_same_chain_enters_again(world: World) -> Outcome {
     let locks = world.locks().await?;
     for fair in [true, false] {
         let outer = locks.mutex("/a").fair(fair).timeout(None).acquire().await?;
@@ -32,7 +32,7 @@ pub async fn g10_the_same_chain_enters_again(world: World) -> Outcome {
     queued(&locks, "/a", 0).await
 }
 
-pub async fn g10_a_path_is_entered_again_below_another(world: World) -> Outcome {
+pub(crate) async fn g10_a_path_is_entered_again_below_another(world: World) -> Outcome {
     let locks = world.locks().await?;
     let a = locks.mutex("/a").timeout(None).acquire().await?;
     let body = async {
@@ -48,7 +48,7 @@ pub async fn g10_a_path_is_entered_again_below_another(world: World) -> Outcome 
     Ok(())
 }
 
-pub async fn g10_an_inner_release_keeps_the_outer(world: World) -> Outcome {
+pub(crate) async fn g10_an_inner_release_keeps_the_outer(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     let outer = locks.mutex("/a").timeout(None).acquire().await?;
     outer.run(async { locks.mutex("/a").acquire().await?.release().await }).await??;
@@ -60,7 +60,7 @@ pub async fn g10_an_inner_release_keeps_the_outer(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g10_an_inner_guard_does_not_outlive_the_outer(world: World) -> Outcome {
+pub(crate) async fn g10_an_inner_guard_does_not_outlive_the_outer(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     let outer = locks.mutex("/a").timeout(None).acquire().await?;
     let inner = outer.run(async { locks.mutex("/a").timeout(None).acquire().await }).await??;
@@ -77,7 +77,7 @@ pub async fn g10_an_inner_guard_does_not_outlive_the_outer(world: World) -> Outc
     Ok(())
 }
 
-pub async fn g10_the_earlier_deadline_counts(world: World) -> Outcome {
+pub(crate) async fn g10_the_earlier_deadline_counts(world: World) -> Outcome {
     let locks = world.locks().await?;
     let limit = Duration::from_millis(80);
     let outer = locks.mutex("/a").timeout(limit).acquire().await?;
@@ -94,7 +94,7 @@ pub async fn g10_the_earlier_deadline_counts(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g10_an_inner_limit_does_not_end_the_outer(world: World) -> Outcome {
+pub(crate) async fn g10_an_inner_limit_does_not_end_the_outer(world: World) -> Outcome {
     let [locks, other] = [world.locks().await?, world.locks().await?];
     let outer = locks.mutex("/a").timeout(None).acquire().await?;
     let body = async {
@@ -109,7 +109,7 @@ pub async fn g10_an_inner_limit_does_not_end_the_outer(world: World) -> Outcome 
     Ok(())
 }
 
-pub async fn g10_another_task_is_not_the_same_chain(world: World) -> Outcome {
+pub(crate) async fn g10_another_task_is_not_the_same_chain(world: World) -> Outcome {
     let locks = world.locks().await?;
     let outer = locks.mutex("/a").timeout(None).acquire().await?;
     let tried = outer
@@ -126,7 +126,7 @@ pub async fn g10_another_task_is_not_the_same_chain(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g10_siblings_wait_for_each_other(world: World) -> Outcome {
+pub(crate) async fn g10_siblings_wait_for_each_other(world: World) -> Outcome {
     let locks = world.locks().await?;
     let outer = locks.mutex("/outer").timeout(None).acquire().await?;
     let inside = std::cell::Cell::new(0);
@@ -184,15 +184,15 @@ async fn circle(locks: &Locks, length: usize) -> Outcome {
     Ok(())
 }
 
-pub async fn g10_opposite_orders_do_not_stall(world: World) -> Outcome {
+pub(crate) async fn g10_opposite_orders_do_not_stall(world: World) -> Outcome {
     circle(&world.locks().await?, 2).await
 }
 
-pub async fn g10_a_circle_of_three_does_not_stall(world: World) -> Outcome {
+pub(crate) async fn g10_a_circle_of_three_does_not_stall(world: World) -> Outcome {
     circle(&world.locks().await?, 3).await
 }
 
-pub async fn g10_a_try_never_deadlocks(world: World) -> Outcome {
+pub(crate) async fn g10_a_try_never_deadlocks(world: World) -> Outcome {
     let locks = world.locks().await?;
     let a = locks.mutex("/a").timeout(None).acquire().await?;
     let b = locks.mutex("/b").timeout(None).acquire().await?;
@@ -212,7 +212,7 @@ pub async fn g10_a_try_never_deadlocks(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g10_entering_again_as_another_kind_is_wrong(world: World) -> Outcome {
+pub(crate) async fn g10_entering_again_as_another_kind_is_wrong(world: World) -> Outcome {
     let locks = world.locks().await?;
     for fair in [true, false] {
         let outer = locks.mutex("/a").fair(fair).timeout(None).acquire().await?;

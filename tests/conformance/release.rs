@@ -8,7 +8,7 @@ use zklock::{Error, Guard, Locks};
 
 use crate::support::{Failure, Outcome, World, queued, soon};
 
-pub async fn g05_releasing_lets_the_next_one_in_at_once(world: World) -> Outcome {
+pub(crate) async fn g05_releasing_lets_the_next_one_in_at_once(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     for fair in [true, false] {
         for round in 0..20 {
@@ -19,7 +19,7 @@ pub async fn g05_releasing_lets_the_next_one_in_at_once(world: World) -> Outcome
     queued(&handles[0], "/a", 0).await
 }
 
-pub async fn g05_a_dropped_guard_lets_the_next_one_in(world: World) -> Outcome {
+pub(crate) async fn g05_a_dropped_guard_lets_the_next_one_in(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     // Dropping releases in the background, so for a moment each path still has its kind.
     for (path, fair) in [("/fair", true), ("/unfair", false)] {
@@ -32,7 +32,7 @@ pub async fn g05_a_dropped_guard_lets_the_next_one_in(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g05_ok_releases(world: World) -> Outcome {
+pub(crate) async fn g05_ok_releases(world: World) -> Outcome {
     let locks = world.locks().await?;
     let answer =
         under_the_lock(&locks, async |guard| guard.run(async { 42 }).await.map_err(Into::into)).await?;
@@ -40,7 +40,7 @@ pub async fn g05_ok_releases(world: World) -> Outcome {
     free_again(&world).await
 }
 
-pub async fn g05_an_error_releases(world: World) -> Outcome {
+pub(crate) async fn g05_an_error_releases(world: World) -> Outcome {
     let locks = world.locks().await?;
     let error = under_the_lock(&locks, async |guard| {
         let body = async {
@@ -54,7 +54,7 @@ pub async fn g05_an_error_releases(world: World) -> Outcome {
     free_again(&world).await
 }
 
-pub async fn g05_an_early_return_releases(world: World) -> Outcome {
+pub(crate) async fn g05_an_early_return_releases(world: World) -> Outcome {
     #[expect(clippy::needless_return, reason = "it is what is tested")]
     async fn early(guard: &Guard) -> Outcome<u8> {
         if guard.is_held() {
@@ -67,7 +67,7 @@ pub async fn g05_an_early_return_releases(world: World) -> Outcome {
     free_again(&world).await
 }
 
-pub async fn g05_a_panic_releases(world: World) -> Outcome {
+pub(crate) async fn g05_a_panic_releases(world: World) -> Outcome {
     let locks = world.locks().await?;
     let task = tokio::spawn(async move {
         let guard = locks.mutex("/a").timeout(None).acquire().await?;
@@ -83,7 +83,7 @@ pub async fn g05_a_panic_releases(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g05_a_dropped_future_releases(world: World) -> Outcome {
+pub(crate) async fn g05_a_dropped_future_releases(world: World) -> Outcome {
     let locks = world.locks().await?;
     let (running, runs) = oneshot::channel();
     let (alive, mut dropped) = mpsc::channel::<()>(1);
@@ -102,7 +102,7 @@ pub async fn g05_a_dropped_future_releases(world: World) -> Outcome {
     free_again(&world).await
 }
 
-pub async fn g05_the_end_of_the_runtime_releases(world: World) -> Outcome {
+pub(crate) async fn g05_the_end_of_the_runtime_releases(world: World) -> Outcome {
     let locks = world.locks().await?;
     let elsewhere = tokio::task::spawn_blocking(move || {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -124,7 +124,7 @@ pub async fn g05_the_end_of_the_runtime_releases(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g05_a_guard_is_released_on_a_thread_without_a_runtime(world: World) -> Outcome {
+pub(crate) async fn g05_a_guard_is_released_on_a_thread_without_a_runtime(world: World) -> Outcome {
     let locks = world.locks().await?;
     for fair in [true, false] {
         let guard = locks.mutex("/a").fair(fair).timeout(None).acquire().await?;
@@ -135,7 +135,7 @@ pub async fn g05_a_guard_is_released_on_a_thread_without_a_runtime(world: World)
     Ok(())
 }
 
-pub async fn g05_a_late_guard_does_not_free_the_next_holder(world: World) -> Outcome {
+pub(crate) async fn g05_a_late_guard_does_not_free_the_next_holder(world: World) -> Outcome {
     late(world, async |guard| {
         drop(guard);
         Ok(())
@@ -143,7 +143,7 @@ pub async fn g05_a_late_guard_does_not_free_the_next_holder(world: World) -> Out
     .await
 }
 
-pub async fn g05_a_late_release_does_not_free_the_next_holder(world: World) -> Outcome {
+pub(crate) async fn g05_a_late_release_does_not_free_the_next_holder(world: World) -> Outcome {
     late(world, async |guard: Guard| {
         let result = soon("a late release", guard.release()).await;
         assert!(matches!(result, Err(Error::Overrun { .. })), "{result:?}");

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use crate::support::{Outcome, World, soon};
 
-pub async fn g02_tokens_grow_with_every_grant(world: World) -> Outcome {
+pub(crate) async fn g02_tokens_grow_with_every_grant(world: World) -> Outcome {
     let handles = world.handles(3).await?;
     for fair in [true, false] {
         let path = if fair { "/fair" } else { "/unfair" };
@@ -18,7 +18,7 @@ pub async fn g02_tokens_grow_with_every_grant(world: World) -> Outcome {
     Ok(())
 }
 
-pub async fn g02_tokens_grow_across_kinds_and_force_releases(world: World) -> Outcome {
+pub(crate) async fn g02_tokens_grow_across_kinds_and_force_releases(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     let mut last = None;
     let mut kept = Vec::new();
@@ -39,7 +39,7 @@ pub async fn g02_tokens_grow_across_kinds_and_force_releases(world: World) -> Ou
     Ok(())
 }
 
-pub async fn tokens_sort_alike_as_values_bytes_and_text(world: World) -> Outcome {
+pub(crate) async fn tokens_sort_alike_as_values_bytes_and_text(world: World) -> Outcome {
     let handles = world.handles(2).await?;
     let mut tokens = Vec::new();
     for round in 0..40 {

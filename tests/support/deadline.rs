@@ -5,10 +5,10 @@ use zklock::Locks;
 use super::Outcome;
 
 /// Far longer than anything takes that works: it bounds what does not.
-pub const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Waits for something that must come.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let Ok(output) = tokio::time::timeout(SOON, future).await else {
         panic!("waited {SOON:?} in vain for: {what}");
     };
@@ -16,12 +16,12 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 /// Waits until a condition holds.
-pub async fn until(what: &str, condition: impl AsyncFnMut() -> bool) -> Outcome {
+pub(crate) async fn until(what: &str, condition: impl AsyncFnMut() -> bool) -> Outcome {
     Ok(zklock_testkit::wait_until(SOON, what, condition).await?)
 }
 
 /// Waits until the queue of `path` has this many contenders, the holder included.
-pub async fn queued(locks: &Locks, path: &str, contenders: usize) -> Outcome {
+pub(crate) async fn queued(locks: &Locks, path: &str, contenders: usize) -> Outcome {
     let mut last = String::new();
     let there = async || {
         let queue = locks.inspect(path).await;

@@ -8,7 +8,7 @@ use std::{
 
 /// When a future that was polled often enough is dropped.
 #[derive(Clone, Copy, Debug)]
-pub enum DropAt {
+pub(crate) enum DropAt {
     /// Right after its last poll.
     Once,
     /// When it asks to be polled again: what it waits for has happened, and it does not know.
@@ -16,7 +16,7 @@ pub enum DropAt {
 }
 
 /// Polls `future` as often as it asks, at most `polls` times, then drops it. `None` if it had not ended by then.
-pub async fn poll_times<F: Future>(polls: usize, drop_at: DropAt, future: F) -> Option<F::Output> {
+pub(crate) async fn poll_times<F: Future>(polls: usize, drop_at: DropAt, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
     poll_fn(move |context| {
@@ -35,19 +35,19 @@ pub async fn poll_times<F: Future>(polls: usize, drop_at: DropAt, future: F) -> 
 
 /// Numbers that differ from run to run; the seed is there to be told when a test fails.
 #[derive(Debug)]
-pub struct Random {
-    pub seed: u64,
+pub(crate) struct Random {
+    pub(crate) seed: u64,
     state: u64,
 }
 
 impl Random {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let seed = RandomState::new().build_hasher().finish() | 1;
         Self { seed, state: seed }
     }
 
     /// A number below `bound`, by xorshift.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;

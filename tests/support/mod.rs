@@ -2,12 +2,18 @@
 
 #![allow(dead_code, unused_imports, reason = "each test target uses a part of it")]
 
+mod alone;
 mod deadline;
 mod fuzz;
+#[cfg(feature = "sqlx")]
+mod problem;
 mod register;
 mod world;
 
-pub use self::{
+#[cfg(feature = "sqlx")]
+pub(crate) use self::problem::Problem;
+pub(crate) use self::{
+    alone::alone,
     deadline::{SOON, queued, soon, until},
     fuzz::{DropAt, Random, poll_times},
     register::Register,
@@ -15,6 +21,6 @@ pub use self::{
 };
 
 /// What every case returns: an error fails it as a panic does.
-pub type Outcome<T = ()> = Result<T, Failure>;
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;

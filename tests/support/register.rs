@@ -8,7 +8,7 @@ use zklock::{FencingToken, Guard};
 
 /// What a lock protects: it notices two holders at a time, lost updates, and tokens that do not grow.
 #[derive(Debug, Default)]
-pub struct Register {
+pub(crate) struct Register {
     occupied: AtomicBool,
     value: AtomicU64,
     last: Mutex<Option<FencingToken>>,
@@ -16,7 +16,7 @@ pub struct Register {
 
 impl Register {
     /// Reads, gives way, and writes what was read plus one. Call it while `guard` is held.
-    pub async fn increment(&self, guard: &Guard) {
+    pub(crate) async fn increment(&self, guard: &Guard) {
         assert!(!self.occupied.swap(true, Ordering::SeqCst), "two holders at a time");
         let token = guard.fencing_token();
         let last = self.last.lock().expect("no panic under it").replace(token);
@@ -28,7 +28,7 @@ impl Register {
         self.occupied.store(false, Ordering::SeqCst);
     }
 
-    pub fn value(&self) -> u64 {
+    pub(crate) fn value(&self) -> u64 {
         self.value.load(Ordering::SeqCst)
     }
 }

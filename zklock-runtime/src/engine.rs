@@ -9,7 +9,7 @@ use std::{
 use tokio::{
     runtime::{Builder, Handle},
     sync::oneshot,
-    time::Sleep,
+    task::JoinSet,
 };
 
 use crate::clock::Tick;
@@ -51,8 +51,8 @@ impl Engine {
     }
 
     /// A timer of this thread, which any runtime can await.
-    pub(crate) fn sleep_until(&self, tick: Tick) -> Sleep {
-        sleep_until(&self.handle, tick)
+    pub(crate) async fn sleep_until(&self, tick: Tick) {
+        sleep_until(&self.handle, tick).await;
     }
 
     /// Ends the thread once `last` is done.
@@ -74,9 +74,13 @@ impl Engine {
     }
 }
 
-/// A timer of the runtime behind `handle`, which any runtime can await.
-pub(crate) fn sleep_until(handle: &Handle, tick: Tick) -> Sleep {
-    let _context = handle.enter();
-    // A timer has no "never"; one that is set for years does.
-    tokio::time::sleep(tick.remaining())
+/// A timer of the runtime behind `handle`, which any runtime can await. It resolves at `tick`, or when that runtime ends:
+/// a bare timer panics when it is polled after the end of its runtime, and that would be in a user's task.
+pub(crate) async fn sleep_until(handle: &Handle, tick: Tick) {
+    if tick == Tick::NEVER {
+        return std::future::pending().await;
+    }
+    let mut timer = JoinSet::new();
+    timer.spawn_on(async move { tokio::time::sleep(tick.remaining()).await }, handle);
+    timer.join_next().await;
 }

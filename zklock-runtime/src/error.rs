@@ -171,6 +171,31 @@ impl Error {
         }
     }
 
+    /// The variant in one or two words, for logs and metrics: these do not change, whatever the messages do.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Busy { .. } => "busy",
+            Self::Overrun { .. } => "overrun",
+            Self::Lost { .. } => "lost",
+            Self::Fenced { .. } => "fenced",
+            Self::ForeignFence { .. } => "foreign fence",
+            Self::NotCommitted { .. } => "not committed",
+            Self::CommitUnknown { .. } => "commit unknown",
+            Self::InvalidPath { .. } => "invalid path",
+            Self::WrongKind { .. } => "wrong kind",
+            Self::Deadlock { .. } => "deadlock",
+            Self::NestedTransaction { .. } => "nested transaction",
+            Self::NotInstalled { .. } => "not installed",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Refused { .. } => "refused",
+            Self::Closed => "closed",
+            Self::Config { .. } => "config",
+            Self::Backend { .. } => "backend",
+            Self::FenceTable { .. } => "fence table",
+            Self::Database { .. } => "database",
+        }
+    }
+
     /// The path that the error is about, where it is about one.
     pub fn path(&self) -> Option<&LockPath> {
         match self {
@@ -200,7 +225,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy { path, waited, holder } => {
-                write!(f, "lock \"{path}\" was not granted within {waited:.1?}")?;
+                if *waited < Duration::from_millis(1) {
+                    write!(f, "lock \"{path}\" is not free")?;
+                } else {
+                    write!(f, "lock \"{path}\" was not granted within {waited:.1?}")?;
+                }
                 if let Some(holder) = holder {
                     write!(f, ", held by {holder}")?;
                 }
@@ -208,12 +237,13 @@ impl fmt::Display for Error {
             }
             Self::Overrun { path, held } => write!(
                 f,
-                "lock \"{path}\" was held for {held:.1?}, past its `timeout`, so the body was stopped and rolled back; \
-                 do less under the lock or allow a longer `timeout`"
+                "lock \"{path}\" was held for {held:.1?}, past its `timeout`, so the body was stopped and its transaction, \
+                 if it had one, rolled back; do less under the lock or allow a longer `timeout`"
             ),
             Self::Lost { path, reason } => write!(
                 f,
-                "lock \"{path}\" was lost ({reason}), so the body was stopped and rolled back; the call may be repeated"
+                "lock \"{path}\" was lost ({reason}), so the body was stopped and its transaction, if it had one, \
+                 rolled back; the call may be repeated"
             ),
             Self::Fenced { path } => write!(
                 f,

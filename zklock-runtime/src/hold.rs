@@ -74,7 +74,10 @@ pub(crate) trait Stop: Send + Sync {
 }
 
 /// Sees to it that what ended is let go within the grace time.
-pub(crate) trait Overseer: Send + Sync {
+pub(crate) trait Overseer: Send + Sync + fmt::Debug {
+    /// The hold was granted, and is on its way to a caller that may be long in taking it, or be gone. It is not kept
+    /// from being dropped, which gives it back.
+    fn granted(&self, hold: &Arc<Hold>);
     /// The hold ended, or was released with its transaction still open: it must be let go within the grace time.
     fn ending(&self, hold: &Arc<Hold>);
     /// The deadline was moved.
@@ -407,6 +410,11 @@ impl Hold {
         self.changed.notify_waiters();
     }
 
+    /// Whether the contender has been told to go, so that nothing is left to watch.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.is_gone() || (!self.is_nested() && self.slot().contender.is_none())
+    }
+
     /// Whether the contender is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
@@ -487,9 +495,11 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(contender) = slot.contender.take() {
-            contender.release(Done(None));
+        let Some(contender) = slot.contender.take() else { return };
+        if let Some(overseer) = self.overseer.get() {
+            overseer.let_go(self);
         }
+        contender.release(Done(None));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     clock::Tick,
     context::{self, Frame},
     engine::Engine,
-    error::{Error, LostReason},
+    error::Error,
     guard::Guard,
     hold::Hold,
     lock::Lock,
@@ -178,9 +178,7 @@ impl Locks {
         let inner = &self.0;
         inner.closed.store(true, Ordering::Release);
         inner.closing.notify_waiters();
-        for hold in inner.reaper.holds() {
-            hold.end(LostReason::Closed);
-        }
+        inner.reaper.close();
         inner.reaper.empty().await;
         let backend = inner.backend.clone();
         inner.engine.stop_after(async move { backend.close().await });
@@ -276,17 +274,14 @@ impl Locks {
         let tries_once = options.wait == Some(Duration::ZERO);
         let under = frame.filter(|_| !tries_once).map_or_else(Vec::new, |frame| frame.under());
         let ticket = inner.waits.wait(under, &path, options.function)?;
-        let request = Request { path, options, wait_until: options.wait_until() };
+        let request =
+            Request { path, options, wait_until: options.wait_until(), overseer: Some(inner.reaper.clone()) };
         let hold = tokio::select! {
             biased;
-            hold = inner.backend.acquire(request) => hold?,
             () = closing => return Err(Error::Closed),
+            hold = inner.backend.acquire(request) => hold?,
         };
         inner.reaper.watch(&hold);
-        // `close` ends what it finds; what is granted at this moment it may have missed.
-        if self.is_closed() {
-            hold.end(LostReason::Closed);
-        }
         let noted = inner.waits.hold(hold.id(), hold.path());
         drop(ticket);
         Ok((hold, Some(noted)))

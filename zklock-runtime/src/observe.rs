@@ -47,7 +47,7 @@ pub(crate) fn refused(span: &Span, asked: Tick, error: &Error) {
         return;
     }
     span.record("wait", micros(asked.elapsed()));
-    outcome(span, name(error));
+    outcome(span, error.kind());
     tracing::debug!(target: "zklock", parent: span, %error, "not granted");
 }
 
@@ -64,30 +64,6 @@ pub(crate) fn released(span: &Span, hold: &Hold) {
         State::Ended(LostReason::Overrun) => outcome(span, "overrun"),
         State::Ended(_) => outcome(span, "lost"),
         State::Held | State::Committing | State::Released => {}
-    }
-}
-
-pub(crate) fn name(error: &Error) -> &'static str {
-    match error {
-        Error::Busy { .. } => "busy",
-        Error::Overrun { .. } => "overrun",
-        Error::Lost { .. } => "lost",
-        Error::Fenced { .. } => "fenced",
-        Error::ForeignFence { .. } => "foreign fence",
-        Error::NotCommitted { .. } => "not committed",
-        Error::CommitUnknown { .. } => "commit unknown",
-        Error::InvalidPath { .. } => "invalid path",
-        Error::WrongKind { .. } => "wrong kind",
-        Error::Deadlock { .. } => "deadlock",
-        Error::NestedTransaction { .. } => "nested transaction",
-        Error::NotInstalled { .. } => "not installed",
-        Error::Unavailable { .. } => "unavailable",
-        Error::Refused { .. } => "refused",
-        Error::Closed => "closed",
-        Error::Config { .. } => "config",
-        Error::Backend { .. } => "backend",
-        Error::FenceTable { .. } => "fence table",
-        Error::Database { .. } => "database",
     }
 }
 

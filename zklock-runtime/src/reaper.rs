@@ -1,6 +1,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -8,7 +8,7 @@ use tokio::{runtime::Handle, sync::Notify};
 
 use crate::{
     clock::Tick,
-    engine::sleep_until,
+    error::LostReason,
     hold::{Hold, Overseer, State},
 };
 
@@ -34,10 +34,33 @@ struct Table {
     due: HashMap<u64, Tick>,
     /// When the task will look again by itself.
     wake_at: Option<Tick>,
+    is_closed: bool,
+}
+
+impl Watched {
+    fn hold(&self) -> Option<Arc<Hold>> {
+        match self {
+            Self::OnItsWay(hold) => hold.upgrade(),
+            Self::Taken(hold) => Some(hold.clone()),
+        }
+    }
 }
 
 #[derive(Debug)]
 struct Entry {
+    watched: Watched,
+    phase: Phase,
+}
+
+#[derive(Clone, Debug)]
+enum Watched {
+    /// Nobody has it yet; dropped, it is given back.
+    OnItsWay(Weak<Hold>),
+    Taken(Arc<Hold>),
+}
+
+/// What has come to the end of a phase.
+struct Due {
     hold: Arc<Hold>,
     phase: Phase,
 }
@@ -72,18 +95,45 @@ impl Reaper {
     /// Watches over a hold until it is let go.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
         hold.oversee(self.clone());
-        self.step(hold, None, hold.deadline(), Phase::Deadline);
-        // It may have ended, or been let go, before anybody was there to be told.
-        match hold.state() {
-            State::Ended(_) => self.ending(hold),
-            State::Released if hold.is_gone() => self.let_go(hold),
-            _ => {}
+        self.add(hold, Watched::Taken(hold.clone()));
+    }
+
+    fn add(&self, hold: &Arc<Hold>, watched: Watched) {
+        let is_closed = {
+            let mut table = self.table();
+            match table.phase(hold.id()) {
+                // Ended on its way to its caller.
+                Some(Phase::Grace | Phase::Stopping) => return,
+                None if hold.is_let_go() => return,
+                Some(Phase::Deadline) | None => {}
+            }
+            self.put(&mut table, hold.id(), watched, hold.deadline(), Phase::Deadline);
+            table.is_closed
+        };
+        if is_closed {
+            hold.end(LostReason::Closed);
+        }
+        // It may have ended before anybody was there to be told.
+        if let State::Ended(_) = hold.state() {
+            self.ending(hold);
+        }
+    }
+
+    /// Ends all holds, and those that are granted from now on at once.
+    pub(crate) fn close(&self) {
+        let holds = {
+            let mut table = self.table();
+            table.is_closed = true;
+            table.holds()
+        };
+        for hold in holds {
+            hold.end(LostReason::Closed);
         }
     }
 
     /// What is held now, in the order of the deadlines.
     pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
-        self.table().queue.values().map(|entry| entry.hold.clone()).collect()
+        self.table().holds()
     }
 
     /// Resolves when nothing is held. Cancel-safe.
@@ -99,54 +149,58 @@ impl Reaper {
         }
     }
 
-    /// Watches over a hold, or does so at another time, if `from` is the phase that it is in: the steps from one phase
-    /// to the next race each other, and with `let_go`, and only the first of them may be taken.
-    fn step(&self, hold: &Arc<Hold>, from: Option<Phase>, due: Tick, phase: Phase) {
+    /// Takes a hold from the phase `from` to another, if it is in that phase: the steps from one phase to the next
+    /// race each other, and with `let_go`, and only the first of them may be taken.
+    fn step(&self, hold: &Arc<Hold>, from: Phase, due: Tick, to: Phase) {
         let mut table = self.table();
-        if table.phase(hold.id()) != from {
-            return;
-        }
-        table.put(hold.clone(), due, phase);
+        let Some(watched) = table.watched(hold.id(), from) else { return };
+        // One that nobody takes is still given back when it is dropped, until it is over.
+        let watched = if to == Phase::Deadline { watched } else { Watched::Taken(hold.clone()) };
+        self.put(&mut table, hold.id(), watched, due, to);
+    }
+
+    fn put(&self, table: &mut Table, id: u64, watched: Watched, due: Tick, phase: Phase) {
+        table.put(id, watched, due, phase);
         if table.wake_at.is_none_or(|at| due < at) {
             table.wake_at = Some(due);
-            drop(table);
             self.earlier.notify_one();
         }
     }
 
     /// Takes what is due to its next phase, and notes when the next one is.
-    fn take_due(&self) -> (Vec<Entry>, Tick) {
+    fn take_due(&self) -> (Vec<Due>, Tick) {
         let mut table = self.table();
         let mut due = Vec::new();
         let now = Tick::now();
         while let Some(first) = table.queue.first_entry()
             && first.key().0 <= now
         {
-            let ((_, id), entry) = first.remove_entry();
+            let ((_, id), Entry { watched, phase }) = first.remove_entry();
             table.due.remove(&id);
-            due.push(entry);
+            // One that is gone has given itself back.
+            due.extend(watched.hold().map(|hold| Due { hold, phase }));
         }
         // They stay in the table: one that is let go from here on takes itself out.
-        for entry in &due {
-            let next = match entry.phase {
+        for Due { hold, phase } in &due {
+            let next = match phase {
                 Phase::Deadline => Phase::Grace,
                 // Should the database not answer either, the fence is what protects the next holder.
                 Phase::Grace | Phase::Stopping => Phase::Stopping,
             };
-            table.put(entry.hold.clone(), now + self.grace, next);
+            table.put(hold.id(), Watched::Taken(hold.clone()), now + self.grace, next);
         }
         let next = table.queue.first_key_value().map_or(Tick::NEVER, |((at, _), _)| *at);
         table.wake_at = Some(next);
         (due, next)
     }
 
-    fn reap(&self, entry: &Entry) {
-        let hold = &entry.hold;
+    fn reap(&self, due: &Due) {
+        let hold = &due.hold;
         if self.table().phase(hold.id()).is_none() {
             // Let go at this moment.
             return;
         }
-        match entry.phase {
+        match due.phase {
             Phase::Deadline => {
                 if hold.overrun() {
                     tracing::warn!(
@@ -159,7 +213,7 @@ impl Reaper {
                     );
                 } else if hold.state() == State::Held {
                     // Extended at this moment.
-                    self.step(hold, Some(Phase::Grace), hold.deadline(), Phase::Deadline);
+                    self.step(hold, Phase::Grace, hold.deadline(), Phase::Deadline);
                 } else if hold.state() == State::Committing {
                     tracing::warn!(
                         target: "zklock",
@@ -170,7 +224,7 @@ impl Reaper {
                 }
             }
             Phase::Grace => self.stop(hold),
-            Phase::Stopping => hold.force_release(),
+            Phase::Stopping => force_release(hold),
         }
     }
 
@@ -186,7 +240,7 @@ impl Reaper {
              and releasing the lock, its COMMIT will be refused"
         );
         match hold.transaction() {
-            None => hold.force_release(),
+            None => force_release(hold),
             Some(transaction) => {
                 let hold = hold.clone();
                 self.engine.spawn(async move {
@@ -199,7 +253,7 @@ impl Reaper {
                             "the transaction could not be ended from outside"
                         );
                     }
-                    hold.force_release();
+                    force_release(&hold);
                 });
             }
         }
@@ -210,13 +264,32 @@ impl Reaper {
     }
 }
 
+/// What anybody who watches must see: from here on another may hold the path while the body still runs.
+fn force_release(hold: &Arc<Hold>) {
+    if hold.is_let_go() {
+        return;
+    }
+    tracing::warn!(
+        target: "zklock",
+        function = hold.function(),
+        path = %hold.path(),
+        token = %hold.token(),
+        "lock released over the head of its body"
+    );
+    hold.force_release();
+}
+
 impl Overseer for Reaper {
+    fn granted(&self, hold: &Arc<Hold>) {
+        self.add(hold, Watched::OnItsWay(Arc::downgrade(hold)));
+    }
+
     fn ending(&self, hold: &Arc<Hold>) {
-        self.step(hold, Some(Phase::Deadline), Tick::now() + self.grace, Phase::Grace);
+        self.step(hold, Phase::Deadline, Tick::now() + self.grace, Phase::Grace);
     }
 
     fn moved(&self, hold: &Arc<Hold>) {
-        self.step(hold, Some(Phase::Deadline), hold.deadline(), Phase::Deadline);
+        self.step(hold, Phase::Deadline, hold.deadline(), Phase::Deadline);
     }
 
     fn let_go(&self, hold: &Hold) {
@@ -232,15 +305,27 @@ impl Overseer for Reaper {
 }
 
 impl Table {
-    fn phase(&self, id: u64) -> Option<Phase> {
-        let due = *self.due.get(&id)?;
-        self.queue.get(&(due, id)).map(|entry| entry.phase)
+    fn holds(&self) -> Vec<Arc<Hold>> {
+        self.queue.values().filter_map(|entry| entry.watched.hold()).collect()
     }
 
-    fn put(&mut self, hold: Arc<Hold>, due: Tick, phase: Phase) {
-        self.remove(hold.id());
-        self.due.insert(hold.id(), due);
-        self.queue.insert((due, hold.id()), Entry { hold, phase });
+    fn entry(&self, id: u64) -> Option<&Entry> {
+        let due = *self.due.get(&id)?;
+        self.queue.get(&(due, id))
+    }
+
+    fn phase(&self, id: u64) -> Option<Phase> {
+        self.entry(id).map(|entry| entry.phase)
+    }
+
+    fn watched(&self, id: u64, phase: Phase) -> Option<Watched> {
+        self.entry(id).filter(|entry| entry.phase == phase).map(|entry| entry.watched.clone())
+    }
+
+    fn put(&mut self, id: u64, watched: Watched, due: Tick, phase: Phase) {
+        self.remove(id);
+        self.due.insert(id, due);
+        self.queue.insert((due, id), Entry { watched, phase });
     }
 
     fn remove(&mut self, id: u64) -> Option<Entry> {
@@ -258,7 +343,7 @@ async fn run(reaper: Arc<Reaper>) {
         }
         if due.is_empty() {
             tokio::select! {
-                () = sleep_until(&reaper.engine, next) => {}
+                () = tokio::time::sleep(next.remaining()) => {}
                 () = reaper.earlier.notified() => {}
             }
         }

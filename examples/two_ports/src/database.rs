@@ -5,9 +5,11 @@ mod sqlite;
 use std::{fmt::Display, time::Duration};
 
 use axum::Router;
-use sqlx::{ConnectOptions, Connection, pool::PoolOptions};
 use tokio::time::timeout;
-use zklock::{Locks, LocksBuilder};
+use zklock::{
+    Locks, LocksBuilder,
+    sqlx::{ConnectOptions, Connection, pool::PoolOptions},
+};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 

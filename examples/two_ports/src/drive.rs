@@ -259,6 +259,6 @@ impl Drive {
 }
 
 /// A reader who has gone, such as `head`, is no fault.
-fn say(line: impl Display) {
+pub(crate) fn say(line: impl Display) {
     let _ = writeln!(io::stdout(), "{line}");
 }

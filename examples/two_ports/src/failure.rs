@@ -6,6 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
+use zklock::sqlx;
 
 /// Why there is no receipt. `From<zklock::Error>` is all that the annotation asks of it.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ mod failure;
 mod server;
 mod timeline;
 
-use std::{process::ExitCode, time::Duration};
+use std::{io, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use tokio::{sync::watch, task::JoinSet, time::timeout};
@@ -19,7 +19,7 @@ use zklock::Locks;
 
 use crate::{
     database::without_password,
-    drive::drive,
+    drive::{drive, say},
     server::{About, Server},
     timeline::Timeline,
 };
@@ -37,10 +37,10 @@ struct Args {
     /// Where to listen; 0.0.0.0 lets others in
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
-    /// Where the locks live: zk://host:2181/chroot, or in this process
+    /// Where the locks live: `zk://host:2181/chroot`, or in this process
     #[arg(long, value_name = "URL", default_value = "memory:")]
     url: String,
-    /// postgres://.., mysql://.. or sqlite:file [default: a temporary SQLite file]
+    /// `postgres://..`, `mysql://..` or `sqlite:file` [default: a temporary SQLite file]
     #[arg(long, value_name = "URL")]
     database: Option<String>,
     /// The server of another process, for the page to show [default: the other of 8080 and 8081]
@@ -85,11 +85,14 @@ async fn run(args: Args) -> Result<ExitCode, String> {
         return Err("--drive plays on two ports: give none, or two".to_owned());
     }
 
-    let folder = tempfile::Builder::new().prefix("two_ports-").tempdir();
-    let folder = folder.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
-    let database = args.database.clone();
-    let database =
-        database.unwrap_or_else(|| format!("sqlite:{}", folder.path().join("orders.db").display()));
+    // Gone with the process, unless it is killed.
+    let folder = match &args.database {
+        None => Some(tempfile::Builder::new().prefix("two_ports-").tempdir()),
+        Some(_) => None,
+    };
+    let folder = folder.transpose().map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+    let own = folder.as_ref().map(|folder| format!("sqlite:{}", folder.path().join("orders.db").display()));
+    let database = args.database.clone().or(own).unwrap_or_default();
     let timeline = Timeline::start();
     let (locks, orders) = database::open(&database, Locks::builder(&args.url).grace(GRACE)).await?;
     locks.install();
@@ -110,8 +113,9 @@ async fn run(args: Args) -> Result<ExitCode, String> {
     let ended = match both {
         Ok(ports) if args.drive => drive(&args.host, ports, &timeline).await,
         _ => {
+            let asked_to_end = asked_to_end().map_err(|error| format!("cannot wait for signals: {error}"))?;
             announce(&args, &ports);
-            signal().await.map_err(|error| format!("cannot wait for signals: {error}"))?;
+            asked_to_end.await;
             Ok(ExitCode::SUCCESS)
         }
     };
@@ -138,7 +142,7 @@ fn peers(args: &Args, ports: &[u16], own: u16) -> Vec<String> {
 
 fn announce(args: &Args, ports: &[u16]) {
     for port in ports {
-        println!("http://{}:{port}", if args.host == "0.0.0.0" { "localhost" } else { &args.host });
+        say(format_args!("http://{}:{port}", if args.host == "0.0.0.0" { "localhost" } else { &args.host }));
     }
     if let ([_], true) = (ports, args.url == "memory:" || args.database.is_none()) {
         eprintln!(
@@ -148,17 +152,21 @@ fn announce(args: &Args, ports: &[u16]) {
     }
 }
 
-/// Resolves when the process is asked to end.
-async fn signal() -> std::io::Result<()> {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut terminate = signal(SignalKind::terminate())?;
+/// Resolves on Ctrl-C and on SIGTERM, from the moment of the call on.
+#[cfg(unix)]
+fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    Ok(async move {
         tokio::select! {
-            _ = terminate.recv() => Ok(()),
-            interrupted = tokio::signal::ctrl_c() => interrupted,
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
-    }
-    #[cfg(not(unix))]
-    tokio::signal::ctrl_c().await
+    })
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "as on Unix")]
+fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
+    Ok(async { drop(tokio::signal::ctrl_c().await) })
 }

@@ -15,8 +15,10 @@ use axum::{
     routing::{get, post},
 };
 use serde::{Deserialize, Serialize};
-use sqlx::QueryBuilder;
-use zklock::zk_lock;
+use zklock::{
+    sqlx::{self, QueryBuilder},
+    zk_lock,
+};
 
 use super::{Connection, Db, Pool};
 use crate::failure::Failure;
@@ -66,8 +68,8 @@ async fn hangs(Path(id): Path<i64>, #[tx] tx: &mut Connection) -> Answer {
 }
 
 /// Blocks its thread, so that nobody can stop it. After two seconds, and the grace time, its transaction is ended from
-/// outside and the lock is taken from it; when it wakes, its commit is refused (504). On SQLite no hand can be laid on the
-/// connection that it has, so there the next one's transaction waits for it to wake.
+/// outside and the lock is taken from it; when it wakes, its commit is refused (504). (On SQLite no hand
+/// can be laid on the connection that it has: there the next one's transaction waits for it to wake.)
 #[zk_lock(path = "/orders/{id}", timeout = "2s", transactional)]
 async fn blocks(Path(id): Path<i64>, #[tx] tx: &mut Connection) -> Answer {
     add(tx, id, HALF).await?;

@@ -112,16 +112,17 @@ struct Feed {
 impl Feed {
     async fn next(&mut self) -> Option<Event> {
         loop {
-            let event = match self.past.pop_front() {
-                Some(event) => event,
-                None => tokio::select! {
+            let event = if let Some(event) = self.past.pop_front() {
+                event
+            } else {
+                tokio::select! {
                     event = self.live.recv() => match event {
                         Ok(event) => event,
                         Err(broadcast::error::RecvError::Lagged(_)) => continue,
                         Err(broadcast::error::RecvError::Closed) => return None,
                     },
                     () = stopped(self.stop.clone()) => return None,
-                },
+                }
             };
             if event.port == self.port {
                 return Some(event);

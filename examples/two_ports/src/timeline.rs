@@ -141,7 +141,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Timeline {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let fields = Fields::of(|visit| attributes.record(visit));
-        if let Some(port) = fields.get("port").parse().ok() {
+        if let Ok(port) = fields.get("port").parse() {
             span.extensions_mut().insert(Port(port));
         }
         let port = span.scope().find_map(|outer| outer.extensions().get::<Port>().map(|&Port(port)| port));

@@ -14,7 +14,6 @@ use crate::{
     engine::sleep_until,
     error::Error,
     hold::{Contender, Done, Grant, Hold, Validity},
-    options::LockOptions,
     path::LockPath,
     token::{Ensemble, FencingToken},
 };
@@ -62,7 +61,7 @@ struct Holder {
 
 struct Waiter {
     id: u64,
-    options: LockOptions,
+    request: Request,
     since: SystemTime,
     turn: oneshot::Sender<Turn>,
 }
@@ -172,7 +171,7 @@ impl Table {
         }
         let first = !queue.fair || queue.waiters.is_empty();
         if queue.holder.is_none() && first {
-            return Ok(Tried::Granted(self.grant(&mut state, path, options)));
+            return Ok(Tried::Granted(self.grant(&mut state, request)));
         }
         if request.wait_until <= Tick::now() {
             return Ok(Tried::Busy(queue.describe_holder(&self.identity)));
@@ -180,7 +179,7 @@ impl Table {
         state.last_waiter += 1;
         let id = state.last_waiter;
         let (sender, turn) = oneshot::channel();
-        let waiter = Waiter { id, options, since: SystemTime::now(), turn: sender };
+        let waiter = Waiter { id, request: request.clone(), since: SystemTime::now(), turn: sender };
         if let Some(queue) = state.queues.get_mut(path) {
             match place {
                 Place::Back => queue.waiters.push_back(waiter),
@@ -192,7 +191,8 @@ impl Table {
     }
 
     /// Makes the hold and notes it as the holder.
-    fn grant(self: &Arc<Self>, state: &mut State, path: &LockPath, options: LockOptions) -> Arc<Hold> {
+    fn grant(self: &Arc<Self>, state: &mut State, request: &Request) -> Arc<Hold> {
+        let (path, options) = (&request.path, request.options);
         // From the wall clock, so that a restart over the same database does not go back.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
@@ -209,7 +209,9 @@ impl Table {
             attempt: Uuid::new_v4(),
             validity: self.validity.clone(),
         };
-        Hold::new(grant, Box::new(Occupant { table: self.clone(), path: path.clone(), token }))
+        let hold = Hold::new(grant, Box::new(Occupant { table: self.clone(), path: path.clone(), token }));
+        request.granted(&hold);
+        hold
     }
 
     /// The holder is gone: the next one's turn.
@@ -244,7 +246,7 @@ impl Table {
                 }
                 continue;
             }
-            let hold = self.grant(&mut state, path, waiter.options);
+            let hold = self.grant(&mut state, &waiter.request);
             untaken = waiter.turn.send(Turn::Granted(hold)).err();
         }
         drop(state);
@@ -271,7 +273,7 @@ impl Table {
             .waiters
             .iter()
             .filter(|waiter| !waiter.turn.is_closed())
-            .map(|w| entry(false, w.options.function, w.since, format!("waiter {}", w.id)));
+            .map(|w| entry(false, w.request.options.function, w.since, format!("waiter {}", w.id)));
         holder.chain(waiters).collect()
     }
 

@@ -4,7 +4,13 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc, time::SystemTime};
 
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;
-use crate::{clock::Tick, error::Error, hold::Hold, options::LockOptions, path::LockPath};
+use crate::{
+    clock::Tick,
+    error::Error,
+    hold::{Hold, Overseer},
+    options::LockOptions,
+    path::LockPath,
+};
 
 pub(crate) mod memory;
 #[cfg(feature = "zookeeper")]
@@ -49,6 +55,17 @@ pub(crate) struct Request {
     pub(crate) options: LockOptions,
     /// When to give up; when it is already past, one try is made.
     pub(crate) wait_until: Tick,
+    /// Told of the grant before the caller takes it: a caller may be slow to come, and its limit runs meanwhile.
+    pub(crate) overseer: Option<Arc<dyn Overseer>>,
+}
+
+impl Request {
+    pub(crate) fn granted(&self, hold: &Arc<Hold>) {
+        if let Some(overseer) = &self.overseer {
+            hold.oversee(overseer.clone());
+            overseer.granted(hold);
+        }
+    }
 }
 
 /// How the deletes of nodes fare: what was given up or lost must go, or it blocks others until the session ends.

@@ -152,10 +152,14 @@ fn g11_no_two_lists_of_short_values_meet() {
         };
         let leak = |text: &String| -> &'static str { Box::leak(text.clone().into_boxed_str()) };
         if template.iter().flat_map(|parts| *parts).filter(|part| matches!(part, Value(_))).count() == 1 {
-            texts.iter().for_each(|text| meet(vec![leak(text)]));
+            for text in &texts {
+                meet(vec![leak(text)]);
+            }
         } else {
             for first in &few {
-                few.iter().for_each(|second| meet(vec![leak(first), leak(second)]));
+                for second in &few {
+                    meet(vec![leak(first), leak(second)]);
+                }
             }
         }
     }

@@ -86,7 +86,7 @@ pub struct Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("guard", &self.guard).finish()
+        f.debug_struct("Call").field("guard", &self.guard).field("frame", &self.frame).finish()
     }
 }
 
@@ -151,7 +151,7 @@ pub async fn leave<R>(call: Call, output: Result<R, Interrupted>) -> Result<R, E
 async fn end(call: Call, error: Error) -> Error {
     let hold = call.guard.hold().clone();
     let locks = call.guard.locks().clone();
-    observe::outcome(call.guard.span(), observe::name(&error));
+    observe::outcome(call.guard.span(), error.kind());
     drop(call);
     locks.let_go_of(&hold).await;
     error

@@ -15,6 +15,8 @@ use crate::{
 
 /// How long a rollback may wait for what runs on the connection, before the transaction is ended from outside.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// The same where nobody outside can end it.
+const PATIENCE_IN_PROCESS: Duration = Duration::from_secs(5);
 /// How long it may take to make a connection what it was before.
 const RESTORE: Duration = Duration::from_secs(5);
 /// How long an end that cannot be confirmed is tried again. The lock is not kept for it: it is let go at the end of
@@ -139,7 +141,8 @@ impl<DB: Database> Session<DB> {
         DB::interrupt(&self.running.mark);
         let mark = &self.running.mark;
         if let Some(connection) = self.connection.as_deref_mut() {
-            let polite = tokio::time::timeout(PATIENCE, DB::rollback(connection, mark)).await;
+            let patience = if DB::IN_PROCESS { PATIENCE_IN_PROCESS } else { PATIENCE };
+            let polite = tokio::time::timeout(patience, DB::rollback(connection, mark)).await;
             if let Ok(Ok(())) = polite {
                 if self.conclude() {
                     self.give_back().await;

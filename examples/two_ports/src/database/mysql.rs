@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use sqlx::mysql::MySqlConnectOptions;
+use zklock::sqlx::{self, mysql::MySqlConnectOptions};
 
 pub(crate) type Db = sqlx::MySql;
 pub(crate) type Connection = sqlx::MySqlConnection;

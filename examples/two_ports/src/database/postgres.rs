@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use sqlx::postgres::PgConnectOptions;
+use zklock::sqlx::{self, postgres::PgConnectOptions};
 
 pub(crate) type Db = sqlx::Postgres;
 pub(crate) type Connection = sqlx::PgConnection;

@@ -1,6 +1,9 @@
 use std::str::FromStr;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
+use zklock::sqlx::{
+    self,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+};
 
 pub(crate) type Db = sqlx::Sqlite;
 pub(crate) type Connection = sqlx::SqliteConnection;

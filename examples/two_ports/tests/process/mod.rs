@@ -15,21 +15,21 @@ use tokio::{
 };
 
 /// Nothing takes as long, however slow the machine is.
-pub const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-pub struct Demo {
+pub(crate) struct Demo {
     child: Child,
-    pub ports: Vec<u16>,
+    pub(crate) ports: Vec<u16>,
 }
 
-pub fn demo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
+pub(crate) fn demo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_two_ports"));
     command.args(args).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     command
 }
 
 /// Runs it to its end: exit code, standard output and standard error.
-pub async fn ends(mut command: Command) -> (Option<i32>, String, String) {
+pub(crate) async fn ends(mut command: Command) -> (Option<i32>, String, String) {
     let output = command.stderr(Stdio::piped()).output();
     let output = timeout(2 * SOON, output).await.expect("it ends").expect("it starts");
     let text = |bytes| String::from_utf8(bytes).expect("text");
@@ -38,7 +38,7 @@ pub async fn ends(mut command: Command) -> (Option<i32>, String, String) {
 
 impl Demo {
     /// Starts it and waits until it serves on as many ports.
-    pub async fn start<'a>(ports: usize, args: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) async fn start<'a>(ports: usize, args: impl IntoIterator<Item = &'a str>) -> Self {
         let mut child = demo(args).spawn().expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut demo = Self { child, ports: Vec::new() };
@@ -50,20 +50,20 @@ impl Demo {
         demo
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         kill_process(pid.expect("it runs"), signal).expect("it is ours");
     }
 
     /// The exit code after a signal.
-    pub async fn end(&mut self, signal: Signal) -> Option<i32> {
+    pub(crate) async fn end(&mut self, signal: Signal) -> Option<i32> {
         self.signal(signal);
         timeout(SOON, self.child.wait()).await.expect("it ends").expect("it is ours").code()
     }
 }
 
 /// Waits until a call on this port has come to `step`: the timeline tells the past, too.
-pub async fn until(port: u16, step: &str) {
+pub(crate) async fn until(port: u16, step: &str) {
     let wanted = format!(r#""step":"{step}""#);
     let response = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let response = response.get(format!("http://127.0.0.1:{port}/events").parse().expect("a URL"));
@@ -76,16 +76,16 @@ pub async fn until(port: u16, step: &str) {
     }
 }
 
-pub async fn get(port: u16, path: &str) -> (u16, String) {
+pub(crate) async fn get(port: u16, path: &str) -> (u16, String) {
     send("GET", port, path).await.expect("it answers")
 }
 
-pub async fn post(port: u16, path: &str) -> (u16, String) {
+pub(crate) async fn post(port: u16, path: &str) -> (u16, String) {
     send("POST", port, path).await.expect("it answers")
 }
 
 /// `None` when the server went away instead.
-pub async fn send(method: &str, port: u16, path: &str) -> Option<(u16, String)> {
+pub(crate) async fn send(method: &str, port: u16, path: &str) -> Option<(u16, String)> {
     let url = format!("http://127.0.0.1:{port}{path}");
     let request = Request::builder().method(method).uri(url).body(Body::empty()).expect("a request");
     let client = Client::builder(TokioExecutor::new()).build_http();
@@ -96,7 +96,7 @@ pub async fn send(method: &str, port: u16, path: &str) -> Option<(u16, String)> 
 }
 
 /// Free a moment ago.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it has an address").port()
 }

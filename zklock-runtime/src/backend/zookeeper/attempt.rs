@@ -110,8 +110,13 @@ pub(super) async fn node_gone(session: &Session, node: &Node) -> Result<(), Setb
         match answer {
             Ok((Some(stat), watcher)) if stat.czxid == node.czxid => {
                 let event = watcher.changed().await;
-                if event.session_state != zk::SessionState::SyncConnected {
-                    return Err(Setback::SessionOver);
+                match event.event_type {
+                    zk::EventType::NodeDeleted => {
+                        node.gone.store(true, Ordering::Release);
+                        return Ok(());
+                    }
+                    zk::EventType::Session => return Err(Setback::SessionOver),
+                    _ => {}
                 }
             }
             Ok(_) => {

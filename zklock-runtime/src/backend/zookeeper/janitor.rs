@@ -49,6 +49,9 @@ pub(super) fn take_away(session: &Arc<Session>, node: Arc<Node>, removal: Remova
     if node.is_gone() {
         return;
     }
+    if done.is_none() {
+        debug!(target: "zklock", node = node.path, "taking away a node that nobody wants any more");
+    }
     session.janitor.pending.fetch_add(1, Ordering::AcqRel);
     let session = session.clone();
     session.handle.clone().spawn(async move {

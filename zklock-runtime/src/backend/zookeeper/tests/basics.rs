@@ -77,7 +77,7 @@ async fn one_try_says_who_holds() {
         let hold = peer.acquire(request("/a", SOON)).await.unwrap();
         let error = peer.acquire(request("/a", Duration::ZERO)).await.unwrap_err();
         let Error::Busy { holder, .. } = &error else { panic!("{error}") };
-        assert_eq!(holder.as_deref(), Some("holder-1"));
+        assert!(holder.as_ref().is_some_and(|holder| holder.starts_with("holder-1")), "{error}");
         let error = peer.acquire(request("/a", Duration::from_millis(50))).await.unwrap_err();
         assert!(matches!(&error, Error::Busy { holder: Some(_), .. }), "{error}");
         release(hold).await;

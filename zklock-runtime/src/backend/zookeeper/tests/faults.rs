@@ -13,7 +13,7 @@ use super::support::{
     Peer, SESSION, SOON, chroot, count, fair, is_queued, plain, release, request, until, within,
 };
 use crate::{
-    backend::{Backend, zookeeper::session::Session},
+    backend::zookeeper::session::Session,
     error::{Error, LostReason},
     hold::{Hold, State},
     token::FencingToken,
@@ -335,7 +335,11 @@ async fn another_session_behind_the_same_connection_ends_the_holds() {
     let swap = Swap::start(server.connect_string()).await;
     let peer = Peer::connect(&chroot.via(&swap.address).url(), "a").await;
     let session = peer.session().unwrap();
+    let other = Peer::connect(&chroot.url(), "b").await;
+    let held_by_other = other.lock("/c").await;
     let (first, second) = (peer.lock("/a").await, peer.run_for("/p").await);
+    let waiting = peer.start(fair("/c", 2 * SOON));
+    is_queued(server, &chroot, "/c", 2).await;
     let start = Instant::now();
     swap.cut.send_replace(());
     for hold in [&first, &second] {
@@ -345,6 +349,13 @@ async fn another_session_behind_the_same_connection_ends_the_holds() {
     let again = peer.lock("/b").await;
     assert!(!Arc::ptr_eq(&session, &peer.session().unwrap()));
     release(again).await;
+    // Who waited must not be granted the node that it has in the old session: a new one stands behind it.
+    is_queued(server, &chroot, "/c", 3).await;
+    release(held_by_other).await;
+    let next = within(2 * SOON, waiting).await.unwrap().unwrap();
+    let node = server.children(&format!("{}/c", chroot.path())).await.unwrap();
+    assert_eq!(node.len(), 1, "granted while the node of the old session was there");
+    release(next).await;
 }
 
 /// Passes on what is said, but asks for a new session whenever a client comes back for its old one.

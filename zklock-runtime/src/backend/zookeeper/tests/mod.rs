@@ -2,6 +2,7 @@
 
 mod basics;
 mod cancel;
+mod ensemble;
 mod faults;
 mod neighbours;
 mod rights;

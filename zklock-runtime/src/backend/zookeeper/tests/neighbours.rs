@@ -88,3 +88,19 @@ async fn another_client_with_the_same_layout_is_waited_for() {
     })
     .await;
 }
+
+/// The limit is one of requests: the server sends a list of any length, and the client takes it.
+#[tokio::test]
+async fn a_list_longer_than_the_servers_buffer_is_read() {
+    let server = zklock_testkit::ZooKeeper::builder().jute_max_buffer(4096).start().await.unwrap();
+    let (peer, other) = (Peer::connect(&server.url(), "a").await, Peer::connect(&server.url(), "b").await);
+    server.create_node("/a", b"").await.unwrap();
+    for i in 0..100 {
+        server.create_node(&format!("/a/{i}-{}", "x".repeat(100)), b"").await.unwrap();
+    }
+    let hold = peer.lock("/a").await;
+    let waiting = other.start(fair("/a", SOON));
+    until("both are queued", async || server.node("/a").await.unwrap().unwrap().children == 102).await;
+    release(hold).await;
+    release(within(SOON, waiting).await.unwrap().unwrap()).await;
+}

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use zklock_testkit::ZooKeeper as Server;
+use zklock_testkit::{Proxy, ZooKeeper as Server};
 use zookeeper_client as zk;
 
 use super::{
@@ -17,20 +17,26 @@ use crate::{
     hold::State,
 };
 
-/// Ends the session behind the peer's back: a second client takes it over and closes it.
-async fn expire(server: &Server, peer: &Peer) {
+/// Ends the session behind the peer's back: a second client takes it over and closes it. The peer is kept away
+/// meanwhile, since two clients of one session take it from each other for as long as they live.
+async fn expire(server: &Server, proxy: &Proxy, peer: &Peer) {
     let session = peer.session().unwrap();
     let info = session.client().unwrap().session().clone();
+    drop(session);
+    proxy.refuse();
+    proxy.cut();
     let second = zk::Client::connector().with_session(info).connect(server.connect_string()).await.unwrap();
     let mut states = second.state_watcher();
     drop(second);
     within(SOON, async { while !states.changed().await.is_terminated() {} }).await;
+    proxy.heal().unwrap();
 }
 
 #[tokio::test]
 async fn an_expired_session_ends_its_holds_and_is_replaced() {
     let (server, chroot) = chroot("expire").await;
-    let peer = Peer::connect(&chroot.url(), "a").await;
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let peer = Peer::connect(&chroot.via(proxy.addr()).url(), "a").await;
     let other = Peer::connect(&chroot.url(), "b").await;
     let (fair_hold, plain_hold) = (peer.lock("/a").await, peer.run_for("/p").await);
     let held_by_other = other.lock("/b").await;
@@ -39,9 +45,11 @@ async fn an_expired_session_ends_its_holds_and_is_replaced() {
     is_queued(server, &chroot, "/a", 2).await;
     is_queued(server, &chroot, "/b", 2).await;
     let id = peer.session().unwrap().id;
-    expire(server, &peer).await;
+    expire(server, &proxy, &peer).await;
     for hold in [&fair_hold, &plain_hold] {
-        assert_eq!(within(SOON, hold.ended()).await, LostReason::SessionExpired);
+        // The second only on a machine so busy that all of this took seconds.
+        let reason = within(SOON, hold.ended()).await;
+        assert!(matches!(reason, LostReason::SessionExpired | LostReason::Unconfirmed));
         assert!(!hold.is_held());
     }
     let hold = within(SOON, behind_own).await.unwrap().unwrap();

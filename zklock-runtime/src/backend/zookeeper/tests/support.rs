@@ -1,5 +1,6 @@
 use std::{
     ops::Deref,
+    panic::Location,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -100,7 +101,7 @@ pub(super) fn plain(path: &str, wait: Duration) -> Request {
 
 pub(super) fn request(path: &str, fair: bool, wait: Duration) -> Request {
     let options = LockOptions { fair, timeout: None, wait: Some(wait), function: "tests::f" };
-    Request { path: LockPath::new(path).unwrap(), options, wait_until: Tick::now() + wait }
+    Request { path: LockPath::new(path).unwrap(), options, wait_until: Tick::now() + wait, overseer: None }
 }
 
 /// Gives it back and waits until the server has heard.
@@ -109,8 +110,13 @@ pub(super) async fn release(hold: Arc<Hold>) {
     within(SOON, hold.gone()).await;
 }
 
-pub(super) async fn within<T>(time: Duration, what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(time, what).await.expect("did not happen in time")
+#[track_caller]
+pub(super) fn within<T>(time: Duration, what: impl Future<Output = T>) -> impl Future<Output = T> {
+    let asked_at = Location::caller();
+    async move {
+        let done = tokio::time::timeout(time, what).await;
+        done.unwrap_or_else(|_| panic!("did not happen within {time:?}: {asked_at}"))
+    }
 }
 
 /// Looks until it is so.
