@@ -34,6 +34,10 @@ pub trait Database: sqlx::Database + sealed::Sealed {
     /// Whether the driver's count of open levels is right at any time, or only after [`settle`](Self::settle).
     const COUNTS_AT_ONCE: bool = true;
 
+    /// Whether the database lives in this process: its driver itself undoes a BEGIN that nobody waits for, a stop from
+    /// outside only tells the connection's owner, and the last connection closed may be the end of the data.
+    const IN_PROCESS: bool = false;
+
     /// A mark for a transaction that is about to begin.
     fn mark(writer: Uuid, may_run: MayRun) -> Self::Mark;
 

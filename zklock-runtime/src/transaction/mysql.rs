@@ -227,17 +227,20 @@ impl Database for MySql {
         older_than: Duration,
     ) -> sqlx::Result<u64> {
         let (floor, ensemble) = (Hex(floor.as_bytes()), Hex(ensemble));
-        // A row that is raised meanwhile is too young to be deleted, and one above the new floor is left alone.
+        // A row that is raised meanwhile is too young to be deleted, and one above the new floor is left alone. Rows
+        // that are in use must not be waited for with the floor locked, so the old ones are picked out first.
         let text = format!(
-            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+            "SET SESSION innodb_lock_wait_timeout = 2; \
+             SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
              SELECT NOW() - INTERVAL {} MICROSECOND INTO @zklock_before; \
              SELECT token INTO @zklock_floor FROM zklock_fence WHERE path = {floor} FOR UPDATE; \
              SELECT MAX(token) INTO @zklock_highest FROM zklock_fence \
              WHERE ensemble = {ensemble} AND path <> {floor} AND updated_at <= @zklock_before; \
              UPDATE zklock_fence SET token = @zklock_highest \
              WHERE path = {floor} AND token < @zklock_highest; \
-             DELETE FROM zklock_fence WHERE ensemble = {ensemble} AND path <> {floor} \
-             AND updated_at <= @zklock_before AND token <= @zklock_highest; \
+             DELETE f FROM zklock_fence f JOIN (SELECT DISTINCT path FROM zklock_fence \
+             WHERE ensemble = {ensemble} AND path <> {floor} AND updated_at <= @zklock_before) old \
+             ON old.path = f.path WHERE f.updated_at <= @zklock_before AND f.token <= @zklock_highest; \
              SELECT ROW_COUNT() INTO @zklock_deleted; COMMIT; \
              SELECT CAST(@zklock_deleted AS SIGNED)",
             older_than.as_micros().min(1 << 60),

@@ -42,6 +42,7 @@ impl Database for Sqlite {
 ) WITHOUT ROWID";
 
     const COUNTS_AT_ONCE: bool = false;
+    const IN_PROCESS: bool = true;
 
     fn mark(_: Uuid, may_run: MayRun) -> Mark {
         Mark { may_run, stopped: Arc::default(), patience: Mutex::new(None) }

@@ -23,6 +23,7 @@ on_each_database!(
     what_is_begun_inside_is_a_savepoint,
     what_is_begun_inside_and_forgotten_is_not_committed,
     a_query_cut_off_inside_does_no_harm,
+    a_begin_cut_off_inside_is_told,
     a_parameter_that_is_a_connection,
     a_parameter_that_is_a_transaction,
     the_lock_outlasts_the_transaction,
@@ -134,6 +135,29 @@ async fn a_query_cut_off_inside_does_no_harm<DB: Bench>() {
     DB::insert(connection(&mut tx), 2).await.unwrap();
     soon(tx.commit()).await.unwrap();
     assert!(lab.ids().await.contains(&2));
+    lab.assert_clean(3).await;
+}
+
+/// On PostgreSQL the driver rolls back the outer transaction then, and what follows commits by itself, one by one: nobody
+/// can take that back, but it is not called a success.
+async fn a_begin_cut_off_inside_is_told<DB: Bench>() {
+    let lab = Lab::<DB>::new().await;
+    let (hold, _) = lab.hold("/a");
+    let mut tx = lab.begin(&hold).await.unwrap();
+    DB::insert(connection(&mut tx), 1).await.unwrap();
+    {
+        let mut begin = std::pin::pin!(connection(&mut tx).begin());
+        let poll = |context: &mut std::task::Context<'_>| {
+            std::task::Poll::Ready(begin.as_mut().poll(context).is_ready())
+        };
+        std::future::poll_fn(poll).await;
+    }
+    let _ = DB::insert(connection(&mut tx), 2).await;
+    match soon(tx.commit()).await {
+        Ok(()) => assert_eq!(lab.ids().await, [1, 2]),
+        Err(Error::NotCommitted { .. }) => assert!(!lab.ids().await.contains(&1)),
+        Err(error) => panic!("{error}"),
+    }
     lab.assert_clean(3).await;
 }
 
