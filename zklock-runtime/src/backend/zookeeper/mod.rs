@@ -17,6 +17,8 @@ mod entry;
 mod fair;
 mod inspect;
 mod janitor;
+#[cfg(test)]
+mod model;
 mod nodes;
 mod parents;
 mod plain;
