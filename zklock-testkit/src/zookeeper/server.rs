@@ -65,6 +65,12 @@ impl Server {
                 && let Ok(answer) = words::ask(&address, "srvr").await
                 && words::Mode::from_srvr(&answer).is_some()
             {
+                if let Some(version) = words::too_old(&answer) {
+                    return Err(self.failed(format!(
+                        "version {version} is too old, 3.5.3 is the first with container nodes: set ZOOKEEPER_HOME \
+                         to the folder of a newer release"
+                    )));
+                }
                 return Ok(());
             }
             if start.elapsed() > deadline {

@@ -19,6 +19,16 @@ pub(crate) async fn ask(server: &str, word: &str) -> io::Result<String> {
     .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
+/// The version that an answer to `srvr` tells, if it is too old for nodes that go when they are empty.
+pub(crate) fn too_old(srvr: &str) -> Option<&str> {
+    const OLDEST: [u32; 3] = [3, 5, 3];
+
+    let version = srvr.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
+    let version = version.split(['-', ',']).next()?;
+    let numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    numbers.lt(OLDEST).then_some(version)
+}
+
 /// The part that a server plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -43,5 +53,19 @@ impl Mode {
             "observer" => Some(Self::Observer),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_versions_that_are_too_old() {
+        let srvr = |version: &str| format!("Zookeeper version: {version}-0, built on x\nMode: standalone\n");
+        assert_eq!(too_old(&srvr("3.4.13")), Some("3.4.13"));
+        assert_eq!(too_old(&srvr("3.8.0")), None);
+        assert_eq!(too_old(&srvr("3.10.0")), None);
+        assert_eq!(Mode::from_srvr(&srvr("3.8.0")), Some(Mode::Standalone));
     }
 }
