@@ -71,6 +71,8 @@ mod random;
 mod server;
 mod signal;
 mod sql;
+#[cfg(feature = "torture")]
+pub mod torture;
 mod wait;
 mod zookeeper;
 
