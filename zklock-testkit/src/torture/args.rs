@@ -35,7 +35,10 @@ pub(super) struct Supervision {
 pub(super) struct Holding {
     pub(super) name: String,
     pub(super) zookeeper: String,
+    /// By way of the proxy that fails.
     pub(super) postgres: String,
+    /// Past it.
+    pub(super) direct: String,
     pub(super) log: PathBuf,
     pub(super) seed: u64,
     /// Which holder it is, and which life of it.
@@ -77,19 +80,21 @@ impl Holding {
     pub(super) fn to_args(&self) -> Vec<String> {
         let numbers = [self.seed, self.number, self.life, self.tasks as u64].map(|number| number.to_string());
         let log = self.log.to_string_lossy().into_owned();
-        let texts = [Self::WORD, &self.name, &self.zookeeper, &self.postgres].map(str::to_owned);
+        let texts =
+            [Self::WORD, &self.name, &self.zookeeper, &self.postgres, &self.direct].map(str::to_owned);
         texts.into_iter().chain([log]).chain(numbers).collect()
     }
 
     fn parse(args: impl Iterator<Item = String>) -> Result<Self, String> {
         let args: Vec<_> = args.collect();
-        let [name, zookeeper, postgres, log, seed, holder, life, tasks] = args.as_slice() else {
+        let [name, zookeeper, postgres, direct, log, seed, holder, life, tasks] = args.as_slice() else {
             return Err("a holder is started by the supervisor only".into());
         };
         Ok(Self {
             name: name.clone(),
             zookeeper: zookeeper.clone(),
             postgres: postgres.clone(),
+            direct: direct.clone(),
             log: log.into(),
             seed: number("seed", seed)?,
             number: number("holder", holder)?,
@@ -133,6 +138,7 @@ mod tests {
             name: "p1.2".into(),
             zookeeper: "zk://h:1,h:2/c".into(),
             postgres: "postgres://u@h:3/d".into(),
+            direct: "postgres://u@h:4/d".into(),
             log: "/tmp/a b".into(),
             seed: u64::MAX,
             number: 1,

@@ -1,12 +1,12 @@
 //! A process that holds locks, and is not spared.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use zklock::sqlx::PgPool;
 use zklock::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use zklock::{Error as LockError, Locks};
 
@@ -30,7 +30,7 @@ pub(super) async fn run(holding: Holding) -> Result<(), Error> {
         .map_err(|error| Error::io("asking to end with the supervisor")(error.into()))?;
     let orders = Arc::new(Orders::default());
     listen(orders.clone());
-    let desk = open(&holding.name, &holding.zookeeper, &holding.postgres, &holding.log).await?;
+    let desk = open(&holding).await?;
     let tasks: Vec<_> = (0..holding.tasks)
         .map(|task| tokio::spawn(keep_working(desk.clone(), holding.clone(), task, orders.clone())))
         .collect();
@@ -45,27 +45,26 @@ pub(super) async fn run(holding: Holding) -> Result<(), Error> {
 }
 
 /// Connects, as often as it takes: a holder may be born into any fault.
-pub(super) async fn open(
-    name: &str,
-    zookeeper: &str,
-    postgres: &str,
-    log: &Path,
-) -> Result<Arc<Desk>, Error> {
+pub(super) async fn open(holding: &Holding) -> Result<Arc<Desk>, Error> {
+    let Holding { name, zookeeper, postgres, direct, log, .. } = holding;
     let log = Log::create(log).map_err(Error::io(format!("creating {}", log.display())))?;
-    let options: PgConnectOptions =
-        postgres.parse().map_err(|error| Error::io("reading a URL")(std::io::Error::other(error)))?;
-    let pool = PgPoolOptions::new()
-        .max_connections(4)
-        .acquire_timeout(Duration::from_secs(3))
-        .connect_lazy_with(options);
+    let (pool, direct) = (pool(postgres)?, pool(direct)?);
     loop {
-        let locks = Locks::builder(zookeeper).identity(name).session_timeout(SESSION).connect().await;
+        let locks =
+            Locks::builder(zookeeper).identity(name.as_str()).session_timeout(SESSION).connect().await;
         match locks {
-            Ok(locks) => return Ok(Arc::new(Desk { locks, pool, log })),
+            Ok(locks) => return Ok(Arc::new(Desk { locks, pool, direct, log })),
             Err(LockError::Unavailable { .. } | LockError::Backend { .. }) => {}
             Err(error) => return Err(Error::io("connecting")(std::io::Error::other(error))),
         }
     }
+}
+
+fn pool(url: &str) -> Result<PgPool, Error> {
+    let options: PgConnectOptions =
+        url.parse().map_err(|error| Error::io("reading a URL")(std::io::Error::other(error)))?;
+    let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(3));
+    Ok(pool.connect_lazy_with(options))
 }
 
 async fn keep_working(desk: Arc<Desk>, holding: Holding, task: usize, orders: Arc<Orders>) {

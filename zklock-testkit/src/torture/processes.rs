@@ -23,6 +23,9 @@ use crate::signal::{Signal, send};
 /// How long a process may take for what it has begun, which it bounds to a few seconds itself.
 const ENOUGH: Duration = Duration::from_secs(40);
 
+/// How far away the database is while nothing else is wrong.
+const FAR: Duration = Duration::from_millis(20);
+
 /// All processes that hold locks now.
 #[derive(Debug)]
 pub(super) struct Holders {
@@ -41,24 +44,11 @@ struct Holder {
 }
 
 impl Holders {
-    pub(super) fn start(
-        (processes, tasks, seed): (usize, usize, u64),
-        (zookeeper, postgres): (&str, &str),
-        logs: PathBuf,
-    ) -> Result<Self, Error> {
+    /// So many processes as `first`, which names neither itself nor its log.
+    pub(super) fn start(processes: usize, first: &Holding, logs: PathBuf) -> Result<Self, Error> {
         let mut this = Self { holders: Vec::new(), logs, started: Vec::new() };
         for number in 0..processes {
-            let holding = Holding {
-                name: String::new(),
-                zookeeper: zookeeper.to_owned(),
-                postgres: postgres.to_owned(),
-                log: PathBuf::new(),
-                seed,
-                number: number as u64,
-                life: 0,
-                tasks,
-            };
-            let holder = this.spawn(holding)?;
+            let holder = this.spawn(Holding { number: number as u64, ..first.clone() })?;
             this.holders.push(holder);
         }
         Ok(this)
@@ -174,7 +164,11 @@ pub(super) async fn keep_failing(
     loop {
         let (fault, lasts) = Fault::draw(&mut random, holders.holders.len());
         let pause = Duration::from_millis(random.between(200, 2_500));
-        if !record.pause(pause).await {
+        // A COMMIT takes longer than it takes to hand on the lock, so that one before the other shows.
+        sql.delay(FAR, Direction::ToServer);
+        let go_on = record.pause(pause).await;
+        sql.heal()?;
+        if !go_on {
             return Ok(());
         }
         fault.happen(holders, sql, lasts, record).await?;
@@ -187,7 +181,7 @@ impl Fault {
         let direction = [Direction::ToServer, Direction::ToClient, Direction::Both][random.index(3)];
         let (nth, delay) = (random.between(1, 6), Duration::from_millis(random.between(10, 200)));
         let lasts = lasts(random);
-        let fault = match random.index(14) {
+        let fault = match random.index(16) {
             0..5 => Self::Stop { process },
             5 | 6 => Self::Kill { process },
             7 => Self::Restart { process },
@@ -196,6 +190,7 @@ impl Fault {
             10 => Self::DelaySql { delay },
             11 => Self::SwallowCommit { nth },
             12 => Self::DropCommit { nth },
+            13 | 14 => Self::DelaySql { delay },
             _ => Self::HoldCommit { nth },
         };
         (fault, lasts)
@@ -209,10 +204,12 @@ impl Fault {
         record: &Record,
     ) -> Result<(), Error> {
         let excuse = match self {
-            Self::Restart { .. } | Self::CutSql | Self::SwallowCommit { .. } | Self::DropCommit { .. } => {
-                Excuse::None
+            Self::Stop { .. } | Self::Kill { .. } | Self::BlackHoleSql { .. } | Self::HoldCommit { .. } => {
+                Excuse::LateCommit
             }
-            _ => Excuse::LateCommit,
+            // A delay is far shorter than what zklock allows for between the last look at the clock and the end of
+            // the session.
+            _ => Excuse::None,
         };
         let window = record.begin(&format!("{self:?}"), excuse);
         match self {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::args::Supervision;
+use super::args::{Holding, Supervision};
 use super::event::{Event, Outcome, What};
 use super::faults::{self, identity};
 use super::history::{self, History, Increment, Violation};
@@ -40,11 +40,8 @@ pub(super) async fn run(supervision: Supervision) -> Result<ExitCode, Error> {
     let servers = Servers::start().await?;
     let mut follower = Follower::default();
     let record = Record::new(supervision.time);
-    let mut holders = Holders::start(
-        (supervision.processes, supervision.tasks, seed),
-        (&servers.ensemble.url(), &servers.holders_url),
-        logs.clone(),
-    )?;
+    let first = servers.holding(seed, supervision.tasks);
+    let mut holders = Holders::start(supervision.processes, &first, logs.clone())?;
     tokio::try_join!(
         faults::keep_failing(&servers.ensemble, Random::new(seed, &[u64::MAX, 0]), &record),
         processes::keep_failing(&mut holders, &servers.sql, Random::new(seed, &[u64::MAX, 1]), &record),
@@ -57,7 +54,7 @@ pub(super) async fn run(supervision: Supervision) -> Result<ExitCode, Error> {
     holders.drain(&record).await;
     servers.look_for_leftovers(&record).await?;
     let last = logs.join("end.jsonl");
-    progress(&servers, &last, &record).await?;
+    progress(Holding { name: "end".into(), log: last.clone(), ..first }, &record).await?;
     holders.close(&record).await;
     servers.look_for_leftovers(&record).await?;
 
@@ -86,9 +83,8 @@ struct Servers {
     ensemble: Ensemble,
     postgres: Postgres,
     url: String,
+    /// Before the database.
     sql: Proxy,
-    /// By way of the proxy.
-    holders_url: String,
 }
 
 impl Servers {
@@ -108,8 +104,21 @@ impl Servers {
         }
         postgres.sql(&url, &tables).await?;
         let sql = Proxy::start(&url).await?;
-        let holders_url = sql.url(&url);
-        Ok(Self { ensemble, postgres, url, sql, holders_url })
+        Ok(Self { ensemble, postgres, url, sql })
+    }
+
+    fn holding(&self, seed: u64, tasks: usize) -> Holding {
+        Holding {
+            name: String::new(),
+            zookeeper: self.ensemble.url(),
+            postgres: self.sql.url(&self.url),
+            direct: self.url.clone(),
+            log: PathBuf::new(),
+            seed,
+            number: 0,
+            life: 0,
+            tasks,
+        }
     }
 
     /// With nobody at work there is no contender and no transaction; but what a killed process left takes the
@@ -220,8 +229,8 @@ async fn ensemble() -> Result<Ensemble, Error> {
 }
 
 /// Every path can be locked and counted once more.
-async fn progress(servers: &Servers, log: &Path, record: &Record) -> Result<(), Error> {
-    let desk = holder::open("end", &servers.ensemble.url(), &servers.holders_url, log).await?;
+async fn progress(holding: Holding, record: &Record) -> Result<(), Error> {
+    let desk = holder::open(&holding).await?;
     for (number, path) in PATHS.into_iter().enumerate() {
         let start = Instant::now();
         let mut tries = 0;

@@ -21,7 +21,10 @@ pub(super) const WRAPPING: &str = "/wrapping";
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) locks: Locks,
+    /// For transactions, by way of the proxy that fails.
     pub(super) pool: PgPool,
+    /// For readers, past it: so that they may be earlier than a COMMIT that is late.
+    pub(super) direct: PgPool,
     pub(super) log: Log,
 }
 
@@ -126,7 +129,7 @@ impl Desk {
             self.inspect(work, &guard).await;
         }
         let read = guard.run(async {
-            let value = counter(&self.pool, work.path).await?;
+            let value = counter(&self.direct, work.path).await?;
             self.log.say(now(), &work.op, What::Read { value });
             self.stay(work, &guard).await
         });
