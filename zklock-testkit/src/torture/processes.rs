@@ -29,7 +29,7 @@ const FAR: Duration = Duration::from_millis(20);
 /// All processes that hold locks now.
 #[derive(Debug)]
 pub(super) struct Holders {
-    holders: Vec<Holder>,
+    alive: Vec<Holder>,
     logs: PathBuf,
     /// Those that were started and not yet followed.
     started: Vec<PathBuf>,
@@ -46,10 +46,10 @@ struct Holder {
 impl Holders {
     /// So many processes as `first`, which names neither itself nor its log.
     pub(super) fn start(processes: usize, first: &Holding, logs: PathBuf) -> Result<Self, Error> {
-        let mut this = Self { holders: Vec::new(), logs, started: Vec::new() };
+        let mut this = Self { alive: Vec::new(), logs, started: Vec::new() };
         for number in 0..processes {
             let holder = this.spawn(Holding { number: number as u64, ..first.clone() })?;
-            this.holders.push(holder);
+            this.alive.push(holder);
         }
         Ok(this)
     }
@@ -81,15 +81,15 @@ impl Holders {
     }
 
     fn next_life(&mut self, number: usize) -> Result<(), Error> {
-        let mut holding = self.holders[number].holding.clone();
+        let mut holding = self.alive[number].holding.clone();
         holding.life += 1;
-        self.holders[number] = self.spawn(holding)?;
+        self.alive[number] = self.spawn(holding)?;
         Ok(())
     }
 
     /// Has all of them end what they have begun, and begin nothing more.
     pub(super) async fn drain(&mut self, record: &Record) {
-        for holder in &mut self.holders {
+        for holder in &mut self.alive {
             let name = holder.holding.name.clone();
             if !holder.drain().await {
                 record.violation(Violation::NoProgress {
@@ -101,7 +101,7 @@ impl Holders {
 
     /// Has all of them close their locks and end.
     pub(super) async fn close(&mut self, record: &Record) {
-        for holder in &mut self.holders {
+        for holder in &mut self.alive {
             holder.close(record).await;
         }
     }
@@ -162,7 +162,7 @@ pub(super) async fn keep_failing(
     record: &Record,
 ) -> Result<(), Error> {
     loop {
-        let (fault, lasts) = Fault::draw(&mut random, holders.holders.len());
+        let (fault, lasts) = Fault::draw(&mut random, holders.alive.len());
         let pause = Duration::from_millis(random.between(200, 2_500));
         // A COMMIT takes longer than it takes to hand on the lock, so that one before the other shows.
         sql.delay(FAR, Direction::ToServer);
@@ -187,10 +187,9 @@ impl Fault {
             7 => Self::Restart { process },
             8 => Self::CutSql,
             9 => Self::BlackHoleSql { direction },
-            10 => Self::DelaySql { delay },
+            10 | 13 | 14 => Self::DelaySql { delay },
             11 => Self::SwallowCommit { nth },
             12 => Self::DropCommit { nth },
-            13 | 14 => Self::DelaySql { delay },
             _ => Self::HoldCommit { nth },
         };
         (fault, lasts)
@@ -214,17 +213,17 @@ impl Fault {
         let window = record.begin(&format!("{self:?}"), excuse);
         match self {
             Self::Stop { process } => {
-                holders.holders[process].send(Signal::Stop)?;
+                holders.alive[process].send(Signal::Stop)?;
                 tokio::time::sleep(lasts).await;
-                holders.holders[process].send(Signal::Continue)?;
+                holders.alive[process].send(Signal::Continue)?;
             }
             Self::Kill { process } => {
-                holders.holders[process].send(Signal::Kill)?;
-                let _ = holders.holders[process].child.wait().await;
+                holders.alive[process].send(Signal::Kill)?;
+                let _ = holders.alive[process].child.wait().await;
                 holders.next_life(process)?;
             }
             Self::Restart { process } => {
-                holders.holders[process].close(record).await;
+                holders.alive[process].close(record).await;
                 holders.next_life(process)?;
             }
             Self::CutSql => sql.cut(),

@@ -13,9 +13,9 @@ pub(super) struct Record {
     violations: RefCell<Vec<Violation>>,
 }
 
-/// Of a time of faults, the last part is calm: what must go well when nothing is wrong shows then.
-const ROUND: Duration = Duration::from_secs(30);
-const STORM: Duration = Duration::from_secs(20);
+/// Of so many seconds the last ones are calm: what must go well when nothing is wrong shows then.
+const ROUND: u64 = 30;
+const CALM: u64 = 10;
 
 impl Record {
     pub(super) fn new(time: Duration) -> Self {
@@ -29,9 +29,9 @@ impl Record {
     /// Waits before the next fault; false when there is to be none.
     pub(super) async fn pause(&self, pause: Duration) -> bool {
         tokio::time::sleep(pause.min(self.remaining())).await;
-        let calm = self.remaining().as_secs() % ROUND.as_secs() < (ROUND - STORM).as_secs();
-        if calm && self.remaining() > Duration::ZERO {
-            let rest = Duration::from_secs(self.remaining().as_secs() % ROUND.as_secs() + 1);
+        let left = self.remaining().as_secs() % ROUND;
+        if left < CALM && self.remaining() > Duration::ZERO {
+            let rest = Duration::from_secs(left + 1);
             tokio::time::sleep(rest.min(self.remaining())).await;
         }
         self.remaining() > Duration::ZERO
