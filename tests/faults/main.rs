@@ -10,5 +10,9 @@
 mod support;
 
 mod cancelling;
+mod edge;
+mod endings;
 mod mariadb;
 mod postgres;
+mod sessions;
+mod web;

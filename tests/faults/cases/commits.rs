@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::task::JoinHandle;
 use zklock::{Error, HoldPhase};
-use zklock_testkit::{Proxy, Rule};
+use zklock_testkit::Proxy;
 
 use super::shop::{Shop, Then};
 use crate::support::{Outcome, Problem, chroot, patient, queued, soon, until};
@@ -76,52 +76,60 @@ async fn g12_a_link_cut_right_before_commit_is_not_committed() -> Outcome {
 /// The limit passes while COMMIT is on its way: its answer is waited for, and nobody else comes in before it.
 #[tokio::test]
 async fn g06_a_limit_that_passes_during_commit_waits_for_the_answer() -> Outcome {
+    tokio::try_join!(answered_late(true), answered_late(false))?;
+    Ok(())
+}
+
+async fn answered_late(arrives: bool) -> Outcome {
     // Far more than it takes: the answer comes in time.
     let (shop, proxy) = behind(Duration::from_secs(60)).await?;
-    for (id, arrives) in [(1, true), (2, false)] {
-        let rule = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
-        let call = brief(&shop, id, false);
-        rule.fired().await?;
-        let next = tokio::spawn({
-            let shop = shop.clone();
-            async move { shop.locks.mutex("/orders").acquire().await }
-        });
-        queued(&shop.locks, "/orders", 2).await?;
-        until("the limit to pass", async || {
-            let held = shop.locks.snapshot().held;
-            held.iter().any(|held| {
-                held.phase == HoldPhase::Committing && held.remaining.is_some_and(|left| left.is_zero())
-            })
+    let rule = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
+    let call = brief(&shop, 1, false);
+    rule.fired().await?;
+    let next = tokio::spawn(shop.locks.mutex("/orders").acquire());
+    queued(&shop.locks, "/orders", 2).await?;
+    until("the limit to pass", async || {
+        let held = shop.locks.snapshot().held;
+        held.iter().any(|held| {
+            held.phase == HoldPhase::Committing && held.remaining.is_some_and(|left| left.is_zero())
         })
-        .await?;
-        assert!(!call.is_finished() && !next.is_finished(), "COMMIT is on its way");
-        rule.release();
-        soon("the answer", call).await??;
-        let next = soon("the lock", next).await??;
-        assert!(shop.is_written(id).await?, "the next holder has the lock, so it must be there");
-        next.release().await?;
-        shop.is_clean().await?;
-    }
-    Ok(())
+    })
+    .await?;
+    assert!(!call.is_finished() && !next.is_finished(), "COMMIT is on its way");
+    rule.release();
+    soon("the answer", call).await??;
+    let next = soon("the lock", next).await??;
+    assert!(shop.is_written(1).await?, "the next holder has the lock, so it must be there");
+    next.release().await?;
+    shop.is_clean().await
 }
 
 /// The answer does not come: after limit and grace time the database itself is asked what became of it.
 #[tokio::test]
 async fn g06_a_limit_that_passes_during_a_commit_without_an_answer_is_bounded() -> Outcome {
-    let (shop, proxy) = behind(GRACE).await?;
-    for (id, unfenced, arrives) in [(1, false, true), (2, false, false), (3, true, true), (4, true, false)] {
-        let rule = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
-        let result = soon("an answer within limit and grace time", brief(&shop, id, unfenced)).await?;
-        assert!(rule.has_fired(), "{result:?}");
-        let lock = soon("the lock", shop.locks.mutex("/orders").acquire()).await?;
-        assert_eq!(shop.is_written(id).await?, arrives);
-        is_honest(&result, unfenced, arrives);
-        // What was held is sent now, to a transaction that is no more.
-        release_into_nothing(&rule, &shop, id, arrives).await?;
-        lock.release().await?;
-        shop.is_clean().await?;
-    }
+    tokio::try_join!(
+        unanswered(false, true),
+        unanswered(false, false),
+        unanswered(true, true),
+        unanswered(true, false),
+    )?;
     Ok(())
+}
+
+async fn unanswered(unfenced: bool, arrives: bool) -> Outcome {
+    let (shop, proxy) = behind(GRACE).await?;
+    let rule = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
+    let result = soon("an answer within limit and grace time", brief(&shop, 1, unfenced)).await?;
+    assert!(rule.has_fired(), "{result:?}");
+    let lock = soon("the lock", shop.locks.mutex("/orders").acquire()).await?;
+    assert_eq!(shop.is_written(1).await?, arrives);
+    is_honest(&result, unfenced, arrives);
+    // What was held is sent now, to a transaction that is no more.
+    rule.release();
+    shop.pool_is_clean().await?;
+    assert_eq!(shop.is_written(1).await?, arrives);
+    lock.release().await?;
+    shop.is_clean().await
 }
 
 fn is_honest(result: &Result<(), Problem>, unfenced: bool, arrives: bool) {
@@ -131,13 +139,6 @@ fn is_honest(result: &Result<(), Problem>, unfenced: bool, arrives: bool) {
         | (Err(Problem::Lock(Error::CommitUnknown { .. })), true, _) => {}
         _ => panic!("{result:?} when it arrives: {arrives}, without a fence: {unfenced}"),
     }
-}
-
-async fn release_into_nothing(rule: &Rule, shop: &Shop, id: i64, arrives: bool) -> Outcome {
-    rule.release();
-    shop.pool_is_clean().await?;
-    assert_eq!(shop.is_written(id).await?, arrives);
-    Ok(())
 }
 
 fn brief(shop: &Arc<Shop>, id: i64, unfenced: bool) -> JoinHandle<Result<(), Problem>> {

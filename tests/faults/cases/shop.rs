@@ -22,6 +22,7 @@ pub(crate) struct Shop {
 }
 
 /// What the body does after it has written.
+#[allow(dead_code, reason = "some are for one database only")]
 pub(crate) enum Then {
     Return,
     Pause(Pause),
