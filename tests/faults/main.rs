@@ -10,9 +10,13 @@
 mod support;
 
 mod cancelling;
+mod deadlock;
 mod edge;
 mod endings;
+mod ensembles;
+mod load;
 mod mariadb;
 mod postgres;
+mod refusals;
 mod sessions;
 mod web;
