@@ -180,9 +180,11 @@ impl Fault {
         let process = random.index(processes);
         let direction = [Direction::ToServer, Direction::ToClient, Direction::Both][random.index(3)];
         let (nth, delay) = (random.between(1, 6), Duration::from_millis(random.between(10, 200)));
-        let lasts = lasts(random);
-        let fault = match random.index(16) {
-            0..5 => Self::Stop { process },
+        let (lasts, long) = (lasts(random), Duration::from_millis(random.between(4_500, 8_000)));
+        let fault = match random.index(18) {
+            0..3 => Self::Stop { process },
+            // Longer than its session: others have its locks when it goes on.
+            3 | 4 | 16 | 17 => return (Self::Stop { process }, long),
             5 | 6 => Self::Kill { process },
             7 => Self::Restart { process },
             8 => Self::CutSql,
