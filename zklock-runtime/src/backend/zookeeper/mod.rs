@@ -14,6 +14,7 @@ mod ensemble;
 mod fair;
 mod inspect;
 mod janitor;
+mod looks;
 mod nodes;
 mod parents;
 mod plain;
