@@ -17,6 +17,7 @@ mod entry;
 mod fair;
 mod inspect;
 mod janitor;
+mod looks;
 #[cfg(test)]
 mod model;
 mod nodes;
