@@ -57,7 +57,7 @@
 //! | G4 | **Order:** grant, BEGIN, body, COMMIT acknowledged, release. |
 //! | G5 | **Every exit releases, once.** |
 //! | G6 | **Overrun.** At `timeout` the body is stopped, rolled back, the lock released, in that order. |
-//! | G7 | **Loss.** When the lock may be gone, the body is stopped and rolled back; never `Ok`. |
+//! | G7 | **Loss.** When the lock may be gone, the body is stopped and rolled back. |
 //! | G8 | **No orphan** contender outlives its task by more than a couple of seconds while connected. |
 //! | G9 | **Fair means FIFO** across all processes. |
 //! | G10 | **Reentrant by task**; opposite orders are an error, not a stall. |
