@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use sqlx::Pool;
 use tokio::{
@@ -18,6 +18,9 @@ use crate::{
     error::{Cause, Error},
     hold::Hold,
 };
+
+/// How long a connection is still waited for that nobody wants any more.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Begins in a task of its own, so that a caller who goes away cannot cut BEGIN short: a connection in that state
 /// would give its next borrower a transaction that nobody ends.
@@ -60,13 +63,13 @@ type Reply<DB> = Sender<Result<Box<Session<DB>>, Error>>;
 
 impl<DB: Database> Begin<DB> {
     async fn run(self, mut reply: Reply<DB>) {
+        let mut acquire = pin!(self.pool.acquire());
         let connection = tokio::select! {
-            connection = self.pool.acquire() => connection,
-            // Nothing was begun: a caller who is gone need not keep others from the pool.
-            () = reply.closed() => return,
+            connection = &mut acquire => connection,
+            () = reply.closed() => return linger(acquire).await,
             reason = session::over(&self.hold) => {
                 let _ = reply.send(Err(self.hold.error(reason)));
-                return;
+                return linger(acquire).await;
             }
         };
         let connection = match connection {
@@ -171,6 +174,12 @@ impl<DB: Database> Begin<DB> {
             Err(reason) => self.hold.error(reason),
         }
     }
+}
+
+/// Waits a moment longer for a connection that nobody wants any more: a pool that is left while it looks at an idle
+/// connection closes it, which is a waste, and the end of a database in memory.
+async fn linger(acquire: impl Future) {
+    drop(tokio::time::timeout(LINGER, acquire).await);
 }
 
 /// What a row that was not raised means. `Ok` when it is to be tried again.
