@@ -41,7 +41,7 @@ pub(crate) async fn begin<'a, DB: Database>(
     tokio::select! {
         biased;
         answer = answer => match answer {
-            Ok(session) => session.map(Tx::own),
+            Ok(begun) => begun,
             Err(_) => Err(failed(hold, "the Tokio runtime is shutting down")),
         },
         // The task sees it too and cleans up.
@@ -58,8 +58,8 @@ struct Begin<DB: Database> {
     grace: Duration,
 }
 
-/// What the caller gets, or what is cleaned up when the caller is gone.
-type Reply<DB> = Sender<Result<Box<Session<DB>>, Error>>;
+/// What the caller gets. That it rolls back when it is dropped counts on the way too.
+type Reply<DB> = Sender<Result<Tx<'static, DB>, Error>>;
 
 impl<DB: Database> Begin<DB> {
     async fn run(self, mut reply: Reply<DB>) {
@@ -93,9 +93,7 @@ impl<DB: Database> Begin<DB> {
         };
         match begun {
             Ok(()) => {
-                if let Err(Ok(session)) = reply.send(Ok(session)) {
-                    session::roll_back(session).await;
-                }
+                let _ = reply.send(Ok(Tx::own(session)));
             }
             Err(error) => {
                 session::roll_back(session).await;
