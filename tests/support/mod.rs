@@ -5,17 +5,23 @@
 mod alone;
 mod deadline;
 mod fuzz;
+mod pause;
 #[cfg(feature = "sqlx")]
 mod problem;
 mod register;
+#[cfg(feature = "zookeeper")]
+mod servers;
 mod world;
 
 #[cfg(feature = "sqlx")]
 pub(crate) use self::problem::Problem;
+#[cfg(feature = "zookeeper")]
+pub(crate) use self::servers::{chroot, patient};
 pub(crate) use self::{
     alone::alone,
     deadline::{SOON, queued, soon, until},
     fuzz::{DropAt, Random, poll_times},
+    pause::{Pause, Paused, pause},
     register::Register,
     world::{GRACE, World},
 };

@@ -8,8 +8,8 @@ use crate::path::LockPath;
 /// may do are few: [`is_retryable`](Error::is_retryable) is true where the same call may simply be made again
 /// because it surely had no effect.
 ///
-/// Only [`CommitUnknown`](Error::CommitUnknown) leaves it open whether the transaction took effect; with every
-/// other variant, it did not.
+/// [`CommitUnknown`](Error::CommitUnknown) leaves it open whether the transaction took effect. [`Overrun`](Error::Overrun)
+/// and [`Lost`](Error::Lost) say whether what the body did was rolled back.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,19 +22,26 @@ pub enum Error {
         /// Who held it last, as far as that is known.
         holder: Option<String>,
     },
-    /// The body ran into its hold limit (`timeout`). It was stopped, rolled back, and the lock released.
+    /// The body ran into its hold limit (`timeout`). It was stopped, its transaction, if it had one, rolled back, and the
+    /// lock released.
     Overrun {
         /// The path that was held.
         path: LockPath,
         /// How long it was held.
         held: Duration,
+        /// Whether all that the body did was in a transaction, which was rolled back. Else what it did before it was
+        /// stopped stands.
+        rolled_back: bool,
     },
-    /// The lock was lost while the body ran. The body was stopped and rolled back.
+    /// The lock was lost while the body ran. The body was stopped, and its transaction, if it had one, rolled back.
     Lost {
         /// The path that was held.
         path: LockPath,
         /// What took it.
         reason: LostReason,
+        /// Whether all that the body did was in a transaction, which was rolled back. Else what it did before it was
+        /// stopped stands.
+        rolled_back: bool,
     },
     /// A newer holder of the path has already written; this transaction came too late and was rolled back.
     Fenced {
@@ -150,13 +157,14 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Busy { .. }
-            | Self::Lost { .. }
+            | Self::Lost { rolled_back: true, .. }
             | Self::Fenced { .. }
             | Self::NotCommitted { .. }
             | Self::Deadlock { .. }
             | Self::Unavailable { .. }
             | Self::Database { .. } => true,
             Self::Overrun { .. }
+            | Self::Lost { rolled_back: false, .. }
             | Self::ForeignFence { .. }
             | Self::CommitUnknown { .. }
             | Self::InvalidPath { .. }
@@ -194,6 +202,15 @@ impl Error {
             Self::FenceTable { .. } => "fence table",
             Self::Database { .. } => "database",
         }
+    }
+
+    /// All that the body did was in a transaction that is rolled back.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn after_rollback(mut self) -> Self {
+        if let Self::Overrun { rolled_back, .. } | Self::Lost { rolled_back, .. } = &mut self {
+            *rolled_back = true;
+        }
+        self
     }
 
     /// The path that the error is about, where it is about one.
@@ -235,15 +252,17 @@ impl fmt::Display for Error {
                 }
                 f.write_str("; try again later or allow a longer `wait`")
             }
-            Self::Overrun { path, held } => write!(
+            Self::Overrun { path, held, rolled_back } => write!(
                 f,
-                "lock \"{path}\" was held for {held:.1?}, past its `timeout`, so the body was stopped and its transaction, \
-                 if it had one, rolled back; do less under the lock or allow a longer `timeout`"
+                "lock \"{path}\" was held for {held:.1?}, past its `timeout`, so the body was stopped{}; do less under \
+                 the lock or allow a longer `timeout`",
+                stopped(*rolled_back)
             ),
-            Self::Lost { path, reason } => write!(
+            Self::Lost { path, reason, rolled_back } => write!(
                 f,
-                "lock \"{path}\" was lost ({reason}), so the body was stopped and its transaction, if it had one, \
-                 rolled back; the call may be repeated"
+                "lock \"{path}\" was lost ({reason}), so the body was stopped{}{}",
+                stopped(*rolled_back),
+                if *rolled_back { "; the call may be repeated" } else { "; look before you repeat the call" }
             ),
             Self::Fenced { path } => write!(
                 f,
@@ -310,6 +329,10 @@ impl fmt::Display for Error {
             }
         }
     }
+}
+
+fn stopped(rolled_back: bool) -> &'static str {
+    if rolled_back { " and rolled back" } else { ", and what it had done without a transaction stands" }
 }
 
 impl StdError for Error {

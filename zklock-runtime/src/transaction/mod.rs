@@ -143,6 +143,11 @@ impl<'a, DB: Database> Tx<'a, DB> {
         matches!(self.0, Inner::Joined(_))
     }
 
+    /// Tells connections apart, for as long as they are in use.
+    pub(crate) fn connection_id(&mut self) -> Option<usize> {
+        self.connection().ok().map(|connection| connection_id::<DB>(connection))
+    }
+
     fn own(session: Box<Session<DB>>) -> Self {
         Self(Inner::Own(Some(session)))
     }
@@ -161,6 +166,11 @@ impl<'a, DB: Database> Tx<'a, DB> {
             Inner::Joined(joined) => Some(joined.hold()),
         }
     }
+}
+
+/// Tells connections apart, for as long as they are in use.
+pub(crate) fn connection_id<DB: Database>(connection: &DB::Connection) -> usize {
+    std::ptr::from_ref(connection).addr()
 }
 
 impl<DB: Database> Drop for Tx<'_, DB> {

@@ -87,6 +87,7 @@ async fn look(attempt: &Attempt<'_>, own: &mut OwnNode, name: &str) -> Result<Tu
     let directory = attempt.node();
     let mut synced = false;
     loop {
+        let turn = session.looks.turn(directory).await;
         let answer = session
             .ask(|client| async move {
                 if synced {
@@ -95,6 +96,7 @@ async fn look(attempt: &Attempt<'_>, own: &mut OwnNode, name: &str) -> Result<Tu
                 client.list_children(directory).await
             })
             .await?;
+        drop(turn);
         let children = match answer {
             Ok(children) => children,
             Err(zk::Error::NoNode) => Vec::new(),

@@ -17,6 +17,9 @@ mod entry;
 mod fair;
 mod inspect;
 mod janitor;
+mod looks;
+#[cfg(test)]
+mod model;
 mod nodes;
 mod parents;
 mod plain;

@@ -21,6 +21,7 @@ use super::{
     directories::Directories,
     ensemble,
     janitor::Janitor,
+    looks::Looks,
 };
 use crate::{
     clock::Tick,
@@ -39,6 +40,7 @@ pub(super) struct Session {
     pub(super) ensemble: Ensemble,
     pub(super) validity: Arc<Validity>,
     pub(super) directories: Arc<Directories>,
+    pub(super) looks: Looks,
     pub(super) janitor: Janitor,
     /// Taken away at the end: the library closes a session when its last client is dropped.
     client: Mutex<Option<Arc<zk::Client>>>,
@@ -104,6 +106,7 @@ impl Session {
             ensemble,
             validity: Validity::until(valid_until(sent, timeout)),
             directories: Arc::default(),
+            looks: Looks::default(),
             janitor: Janitor::default(),
             client: Mutex::new(Some(Arc::new(client))),
             confirmed: watch::Sender::new(sent),
