@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use sqlx::Pool;
 use tokio::{
@@ -19,6 +19,9 @@ use crate::{
     hold::Hold,
 };
 
+/// How long a connection is still waited for that nobody wants any more.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Begins in a task of its own, so that a caller who goes away cannot cut BEGIN short: a connection in that state
 /// would give its next borrower a transaction that nobody ends.
 pub(crate) async fn begin<'a, DB: Database>(
@@ -38,7 +41,7 @@ pub(crate) async fn begin<'a, DB: Database>(
     tokio::select! {
         biased;
         answer = answer => match answer {
-            Ok(session) => session.map(Tx::own),
+            Ok(begun) => begun,
             Err(_) => Err(failed(hold, "the Tokio runtime is shutting down")),
         },
         // The task sees it too and cleans up.
@@ -55,18 +58,18 @@ struct Begin<DB: Database> {
     grace: Duration,
 }
 
-/// What the caller gets, or what is cleaned up when the caller is gone.
-type Reply<DB> = Sender<Result<Box<Session<DB>>, Error>>;
+/// What the caller gets. That it rolls back when it is dropped counts on the way too.
+type Reply<DB> = Sender<Result<Tx<'static, DB>, Error>>;
 
 impl<DB: Database> Begin<DB> {
     async fn run(self, mut reply: Reply<DB>) {
+        let mut acquire = pin!(self.pool.acquire());
         let connection = tokio::select! {
-            connection = self.pool.acquire() => connection,
-            // Nothing was begun: a caller who is gone need not keep others from the pool.
-            () = reply.closed() => return,
+            connection = &mut acquire => connection,
+            () = reply.closed() => return linger(acquire).await,
             reason = session::over(&self.hold) => {
                 let _ = reply.send(Err(self.hold.error(reason)));
-                return;
+                return linger(acquire).await;
             }
         };
         let connection = match connection {
@@ -90,9 +93,7 @@ impl<DB: Database> Begin<DB> {
         };
         match begun {
             Ok(()) => {
-                if let Err(Ok(session)) = reply.send(Ok(session)) {
-                    session::roll_back(session).await;
-                }
+                let _ = reply.send(Ok(Tx::own(session)));
             }
             Err(error) => {
                 session::roll_back(session).await;
@@ -171,6 +172,12 @@ impl<DB: Database> Begin<DB> {
             Err(reason) => self.hold.error(reason),
         }
     }
+}
+
+/// Waits a moment longer for a connection that nobody wants any more: a pool that is left while it looks at an idle
+/// connection closes it, which is a waste, and the end of a database in memory.
+async fn linger(acquire: impl Future) {
+    drop(tokio::time::timeout(LINGER, acquire).await);
 }
 
 /// What a row that was not raised means. `Ok` when it is to be tried again.
