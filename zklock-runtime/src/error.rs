@@ -8,8 +8,8 @@ use crate::path::LockPath;
 /// may do are few: [`is_retryable`](Error::is_retryable) is true where the same call may simply be made again
 /// because it surely had no effect.
 ///
-/// [`CommitUnknown`](Error::CommitUnknown) leaves it open whether the transaction took effect. [`Overrun`](Error::Overrun)
-/// and [`Lost`](Error::Lost) say whether what the body did was rolled back.
+/// [`CommitUnknown`](Error::CommitUnknown) and [`TransactionEnded`](Error::TransactionEnded) leave it open whether what
+/// the body wrote took effect; [`Overrun`](Error::Overrun) and [`Lost`](Error::Lost) say whether it was rolled back.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -69,6 +69,15 @@ pub enum Error {
         /// The path that was held.
         path: LockPath,
         /// What cut the answer off.
+        source: Cause,
+    },
+    /// The transaction had ended, or may have, before its COMMIT was sent: the body ended it with a COMMIT of its own or
+    /// with DDL, or the database rolled it back and more statements followed, each of which took effect by itself. Look
+    /// before you repeat the call.
+    TransactionEnded {
+        /// The path that was held.
+        path: LockPath,
+        /// How it was noticed.
         source: Cause,
     },
     /// The path, or a value put into it, cannot name a lock.
@@ -167,6 +176,7 @@ impl Error {
             | Self::Lost { rolled_back: false, .. }
             | Self::ForeignFence { .. }
             | Self::CommitUnknown { .. }
+            | Self::TransactionEnded { .. }
             | Self::InvalidPath { .. }
             | Self::WrongKind { .. }
             | Self::NestedTransaction { .. }
@@ -189,6 +199,7 @@ impl Error {
             Self::ForeignFence { .. } => "foreign fence",
             Self::NotCommitted { .. } => "not committed",
             Self::CommitUnknown { .. } => "commit unknown",
+            Self::TransactionEnded { .. } => "transaction ended",
             Self::InvalidPath { .. } => "invalid path",
             Self::WrongKind { .. } => "wrong kind",
             Self::Deadlock { .. } => "deadlock",
@@ -223,6 +234,7 @@ impl Error {
             | Self::ForeignFence { path, .. }
             | Self::NotCommitted { path, .. }
             | Self::CommitUnknown { path, .. }
+            | Self::TransactionEnded { path, .. }
             | Self::WrongKind { path, .. }
             | Self::Deadlock { path, .. }
             | Self::NestedTransaction { path, .. }
@@ -285,6 +297,12 @@ impl fmt::Display for Error {
                 "the answer to the COMMIT under lock \"{path}\" was lost ({source}): it may have happened, look before \
                  you repeat the call"
             ),
+            Self::TransactionEnded { path, source } => write!(
+                f,
+                "the transaction under lock \"{path}\" had ended before its COMMIT (by a COMMIT, by DDL, or by the \
+                 database's own rollback followed by more statements), so some of what the body wrote may stand and \
+                 some not; look before you repeat the call: {source}"
+            ),
             Self::InvalidPath { path, argument: Some(argument), reason } => {
                 write!(f, "the value {path:?} of `{argument}` cannot be put into a lock path: {reason}")
             }
@@ -340,6 +358,7 @@ impl StdError for Error {
         match self {
             Self::NotCommitted { source, .. }
             | Self::CommitUnknown { source, .. }
+            | Self::TransactionEnded { source, .. }
             | Self::Backend { source, .. }
             | Self::Database { source, .. }
             | Self::FenceTable { source }
