@@ -10,6 +10,7 @@
 mod support;
 
 mod cancelling;
+mod databases;
 mod deadlock;
 mod edge;
 mod endings;

@@ -38,12 +38,12 @@ impl Stage {
         Ok((call, paused, next))
     }
 
-    /// Ends the session of the holder behind its back.
-    async fn expire(&self) -> Outcome {
+    /// Ends the session of whoever has this place in the queue behind its back; it has its way through the proxy.
+    async fn expire(&self, place: usize) -> Outcome {
         let zookeeper = ZooKeeper::shared().await?;
-        let holder = self.other.locks.inspect("/orders").await?.remove(0);
-        let node = zookeeper.node(&format!("{}/orders/{}", self.chroot.path(), holder.name)).await?;
-        let session = node.ok_or("the holder has a node")?.ephemeral_owner;
+        let entry = self.other.locks.inspect("/orders").await?.swap_remove(place);
+        let node = zookeeper.node(&format!("{}/orders/{}", self.chroot.path(), entry.name)).await?;
+        let session = node.ok_or("it has a node")?.ephemeral_owner;
         // Two clients of one session take it from each other for as long as they live.
         self.proxy.refuse();
         self.proxy.cut();
@@ -79,7 +79,7 @@ fn reason(result: Result<(), Problem>) -> LostReason {
 async fn g07_a_session_that_ends_stops_the_body_and_rolls_it_back() -> Outcome {
     let stage = Stage::set(|locks| locks).await?;
     let (call, _paused, next) = stage.call().await?;
-    stage.expire().await?;
+    stage.expire(0).await?;
     let reason = reason(soon("the end of the body", call).await?);
     assert!(matches!(reason, LostReason::SessionExpired | LostReason::Unconfirmed), "{reason:?}");
     stage.only_the_next_one_wrote(next).await
@@ -136,7 +136,7 @@ async fn g07_the_answer_to_a_commit_counts_though_the_session_ends() -> Outcome 
     commit.fired().await?;
     let next = spawn(&stage.other, 2, Then::Return);
     queued(&stage.other.locks, "/orders", 2).await?;
-    stage.expire().await?;
+    stage.expire(0).await?;
     until("the next holder to wait for the row", async || {
         stage.other.waiting().await.is_ok_and(|waiting| waiting == 1)
     })
@@ -185,4 +185,25 @@ async fn delete(stage: &Stage, place: usize) -> Outcome<String> {
     let node = format!("{}/orders/{name}", stage.chroot.path());
     assert!(ZooKeeper::shared().await?.delete_node(&node).await?);
     Ok(name)
+}
+
+/// A call whose session ends while it waits does not notice: it stands in the queue anew, in the next session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn g08_a_waiting_call_whose_session_ends_is_served_in_the_next_one() -> Outcome {
+    let stage = Stage::set(|locks| locks).await?;
+    let holder = soon("the lock", stage.other.locks.mutex("/orders").acquire()).await?;
+    let waiting = spawn(&stage.shop, 1, Then::Return);
+    queued(&stage.other.locks, "/orders", 2).await?;
+    let before = stage.other.locks.inspect("/orders").await?.swap_remove(1).name;
+    stage.expire(1).await?;
+    until("it to stand in the queue again", async || {
+        let queue = stage.other.locks.inspect("/orders").await;
+        queue.is_ok_and(|queue| queue.len() == 2 && queue[1].name != before)
+    })
+    .await?;
+    assert!(holder.is_held() && !waiting.is_finished());
+    holder.release().await?;
+    soon("the waiting call", waiting).await??;
+    assert!(stage.shop.is_written(1).await?);
+    stage.shop.is_clean().await
 }
