@@ -266,8 +266,7 @@ impl Database for MySql {
         key: Option<&str>,
     ) -> sqlx::Result<u64> {
         let (floor, ensemble, prefix) = (Hex(floor.as_bytes()), Hex(ensemble), Hex(FLOOR.as_bytes()));
-        let mut taken =
-            format!("f.ensemble <> {ensemble} AND LEFT(f.path, {}) <> {prefix}", FLOOR.len());
+        let mut taken = format!("f.ensemble <> {ensemble} AND LEFT(f.path, {}) <> {prefix}", FLOOR.len());
         if let Some(key) = key {
             // Writing to a string does not fail.
             let _ = write!(taken, " AND f.path = {}", Hex(key.as_bytes()));

@@ -10,8 +10,7 @@ use std::{
 };
 
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row as _, SqlSafeStr,
-    Transaction,
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row as _, SqlSafeStr, Transaction,
     postgres::{PgConnectOptions, PgDatabaseError, PgRow, PgSeverity, PgTransactionManager},
     query, query_scalar, raw_sql,
 };

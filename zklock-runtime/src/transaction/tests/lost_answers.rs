@@ -287,11 +287,11 @@ async fn a_link_that_falls_silent_before_the_body<DB: Bench>() {
     let (lab, direct, proxy) = behind::<DB>().await;
     let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(1)));
     let mut tx = lab.begin(&hold).await.unwrap();
-    let held = proxy.hold_reply("SAVEPOINT _sqlx_savepoint_1", 1);
+    let silence = proxy.hold_reply("SAVEPOINT _sqlx_savepoint_1", 1);
     let error = soon(open::<sqlx::Transaction<'_, DB>>(&mut tx)).await.unwrap_err();
     assert!(matches!(error, Error::Overrun { .. }), "{error}");
     assert!(hold.held_for() < Duration::from_secs(5), "{:?}", hold.held_for());
-    held.release();
+    silence.release();
     soon(tx.rollback()).await;
     hold.release();
     released.released().await;
@@ -304,7 +304,7 @@ async fn a_link_that_falls_silent_under_a_joined_transaction<DB: Bench>() {
         let (outer_hold, _) = lab.hold("/outer");
         let mut outer = lab.begin(&outer_hold).await.unwrap();
         let (hold, _) = lab.hold_for("/a", Some(Duration::from_secs(1)));
-        let held = proxy.hold_reply(statement, 1);
+        let silence = proxy.hold_reply(statement, 1);
         let origin: Origin<'_, DB> = Origin::Outer(connection(&mut outer));
         let outcome = soon(async {
             Tx::begin(origin, &hold, FENCED, &lab.engine, &lab.fence, GRACE).await?.commit().await
@@ -313,7 +313,7 @@ async fn a_link_that_falls_silent_under_a_joined_transaction<DB: Bench>() {
         let error = outcome.unwrap_err();
         assert!(matches!(error, Error::Overrun { .. }), "{error}");
         assert!(hold.held_for() < Duration::from_secs(5), "{:?}", hold.held_for());
-        held.release();
+        silence.release();
         soon(outer.rollback()).await;
     }
 }
