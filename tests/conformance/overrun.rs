@@ -36,7 +36,7 @@ pub(crate) async fn g06_an_awaiting_body_is_stopped_before_the_next_holder_comes
         std::future::pending::<()>().await;
     };
     let error = soon("the overrun", guard.run(body)).await.expect_err("it hangs");
-    let Error::Overrun { path, held } = &error else { panic!("{error:?}") };
+    let Error::Overrun { path, held, .. } = &error else { panic!("{error:?}") };
     assert_eq!(path.as_str(), "/a");
     assert!(*held >= BRIEF, "stopped after {held:?}");
     assert!(!error.is_retryable());

@@ -4,10 +4,12 @@ use zklock::sqlx::{
     self, Pool,
     mysql::{MySqlConnectOptions, MySqlPoolOptions},
 };
-use zklock_testkit::MariaDb;
+use zklock_testkit::{MariaDb, Proxy};
 
 use crate::support::Outcome;
 
+#[path = "cases/network.rs"]
+mod network;
 #[path = "cases/order.rs"]
 mod order;
 #[path = "cases/overrun.rs"]
@@ -35,6 +37,13 @@ const WRITES_SIDE_BY_SIDE: bool = true;
 /// A database of its own.
 async fn create() -> Outcome<Options> {
     Ok(MariaDb::shared().await?.create_database("timeouts").await?.parse()?)
+}
+
+/// The same behind a proxy: how to get there directly, how through the proxy, and the proxy.
+async fn create_behind_a_proxy() -> Outcome<(Options, Options, Proxy)> {
+    let url = MariaDb::shared().await?.create_database("timeouts").await?;
+    let proxy = Proxy::start(&url).await?;
+    Ok((url.parse()?, proxy.url(&url).parse()?, proxy))
 }
 
 fn pool(options: Options, size: u32) -> Pool<Database> {

@@ -4,10 +4,12 @@ use zklock::sqlx::{
     self, Pool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use zklock_testkit::Postgres;
+use zklock_testkit::{Postgres, Proxy};
 
 use crate::support::Outcome;
 
+#[path = "cases/network.rs"]
+mod network;
 #[path = "cases/order.rs"]
 mod order;
 #[path = "cases/overrun.rs"]
@@ -35,6 +37,13 @@ const WRITES_SIDE_BY_SIDE: bool = true;
 /// A database of its own.
 async fn create() -> Outcome<Options> {
     Ok(Postgres::shared().await?.create_database("timeouts").await?.parse()?)
+}
+
+/// The same behind a proxy: how to get there directly, how through the proxy, and the proxy.
+async fn create_behind_a_proxy() -> Outcome<(Options, Options, Proxy)> {
+    let url = Postgres::shared().await?.create_database("timeouts").await?;
+    let proxy = Proxy::start(&url).await?;
+    Ok((url.parse()?, proxy.url(&url).parse()?, proxy))
 }
 
 fn pool(options: Options, size: u32) -> Pool<Database> {

@@ -142,6 +142,15 @@ impl LocksBuilder {
     #[cfg(feature = "zookeeper")]
     async fn zookeeper(mut self) -> Result<Locks, Error> {
         let server = std::mem::take(&mut self.server);
+        if server.session_timeout < SHORTEST_SESSION {
+            return Err(Error::Config {
+                reason: format!(
+                    "a session timeout of {:?} is shorter than {SHORTEST_SESSION:?}: a pause of the process would cost \
+                     its locks",
+                    server.session_timeout
+                ),
+            });
+        }
         let config = Config {
             address: Address::parse(&self.url)?,
             session_timeout: server.session_timeout,
@@ -172,6 +181,10 @@ impl LocksBuilder {
         )
     }
 }
+
+/// Servers with the usual tick do not give less anyway.
+#[cfg(feature = "zookeeper")]
+const SHORTEST_SESSION: Duration = Duration::from_secs(1);
 
 /// What only a server needs to know.
 #[cfg(feature = "zookeeper")]

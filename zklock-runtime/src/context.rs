@@ -2,8 +2,11 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
+
+#[cfg(feature = "sqlx")]
+use std::sync::atomic::Ordering;
 
 use tokio::task::futures::TaskLocalFuture;
 
@@ -23,7 +26,16 @@ enum Step {
     /// `Locks::scope`: what an annotation uses that names no `locks`.
     Scope(Locks),
     /// A body that runs under a hold.
-    Body { locks: u64, hold: Arc<Hold>, transaction: Mutex<Option<OpenTransaction>> },
+    Body(Body),
+}
+
+struct Body {
+    locks: u64,
+    hold: Arc<Hold>,
+    /// Some of what the body did was committed by calls inside of it, on transactions of their own.
+    #[cfg_attr(not(feature = "sqlx"), expect(dead_code, reason = "no database, no transaction"))]
+    has_committed_inside: AtomicBool,
+    transaction: Mutex<Option<OpenTransaction>>,
 }
 
 /// A transaction that is open around the current call.
@@ -31,6 +43,8 @@ enum Step {
 pub(crate) struct OpenTransaction {
     /// Which pool its connection is of.
     pub(crate) pool: usize,
+    /// Which connection it is on.
+    pub(crate) connection: usize,
     /// The function that began it.
     pub(crate) function: &'static str,
     /// What must stay locked until it is over: the guards of those that joined it.
@@ -43,7 +57,9 @@ impl Frame {
     }
 
     pub(crate) fn body(locks: u64, hold: Arc<Hold>) -> Arc<Self> {
-        Self::below(current(), Step::Body { locks, hold, transaction: Mutex::new(None) })
+        let has_committed_inside = AtomicBool::new(false);
+        let body = Body { locks, hold, has_committed_inside, transaction: Mutex::new(None) };
+        Self::below(current(), Step::Body(body))
     }
 
     fn below(outer: Option<Arc<Self>>, step: Step) -> Arc<Self> {
@@ -55,30 +71,43 @@ impl Frame {
         CURRENT.scope(self, future)
     }
 
-    /// The hold under which this chain is in `path` already.
+    /// The hold under which this chain is in `path` already, or that it keeps for a call that has joined.
     pub(crate) fn hold_of(&self, locks: u64, path: &LockPath) -> Option<Arc<Hold>> {
-        self.steps().find_map(|step| match step {
-            Step::Body { locks: theirs, hold, .. } if *theirs == locks && hold.path() == path => {
-                Some(hold.clone())
+        self.bodies().find_map(|body| {
+            if body.locks == locks && body.hold.path() == path {
+                return Some(body.hold.clone());
             }
-            _ => None,
+            let transaction = body.transaction();
+            let mut joined = transaction.iter().flat_map(|open| &open.joined);
+            joined
+                .find(|guard| guard.locks().id() == locks && guard.path() == path)
+                .map(|guard| guard.hold().clone())
         })
     }
 
-    /// The holds that this call is in, by their ids.
+    /// The holds that cannot end before this call does, by their ids.
     pub(crate) fn under(&self) -> Vec<u64> {
-        self.steps()
-            .filter_map(|step| match step {
-                Step::Body { hold, .. } => Some(hold.root_id()),
-                Step::Scope(_) => None,
-            })
-            .collect()
+        let mut under = Vec::new();
+        for body in self.bodies() {
+            under.push(body.hold.root_id());
+            under.extend(
+                body.transaction().iter().flat_map(|open| &open.joined).map(|guard| guard.hold().root_id()),
+            );
+        }
+        under
     }
 
     fn default_locks(&self) -> Option<Locks> {
         self.steps().find_map(|step| match step {
             Step::Scope(locks) => Some(locks.clone()),
-            Step::Body { .. } => None,
+            Step::Body(_) => None,
+        })
+    }
+
+    fn bodies(&self) -> impl Iterator<Item = &Body> {
+        self.steps().filter_map(|step| match step {
+            Step::Body(body) => Some(body),
+            Step::Scope(_) => None,
         })
     }
 
@@ -87,46 +116,62 @@ impl Frame {
     }
 }
 
+impl Body {
+    fn transaction(&self) -> MutexGuard<'_, Option<OpenTransaction>> {
+        self.transaction.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(feature = "sqlx")]
 impl Frame {
     pub(crate) fn set_transaction(&self, open: OpenTransaction) {
-        if let Step::Body { transaction, .. } = &self.step {
-            *transaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        if let Step::Body(body) = &self.step {
+            *body.transaction() = Some(open);
         }
     }
 
     /// Ends what `set_transaction` began. The joined guards are the caller's to release, after the end is certain.
     pub(crate) fn take_transaction(&self) -> Option<OpenTransaction> {
         match &self.step {
-            Step::Body { transaction, .. } => {
-                transaction.lock().unwrap_or_else(PoisonError::into_inner).take()
-            }
+            Step::Body(body) => body.transaction().take(),
             Step::Scope(_) => None,
         }
     }
 
     /// The open transactions on `pool` around this step and in it, with their holds and functions.
     pub(crate) fn transactions(&self, pool: usize) -> Vec<(Arc<Hold>, &'static str)> {
-        let open = |step: &Step| match step {
-            Step::Body { hold, transaction, .. } => {
-                let transaction = transaction.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bodies()
+            .filter_map(|body| {
+                let transaction = body.transaction();
                 let open = transaction.as_ref().filter(|open| open.pool == pool)?;
-                Some((hold.clone(), open.function))
-            }
-            Step::Scope(_) => None,
-        };
-        self.steps().filter_map(open).collect()
+                Some((body.hold.clone(), open.function))
+            })
+            .collect()
     }
 
-    /// Looks at the innermost open transaction around this step, if there is one.
-    pub(crate) fn with_outer_transaction(&self, look: impl FnOnce(&Arc<Hold>, &mut OpenTransaction)) {
-        for step in self.steps() {
-            if let Step::Body { hold, transaction, .. } = step
-                && let Some(open) = transaction.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
-            {
-                return look(hold, open);
+    /// Looks at the open transaction on `connection`, if it is one of this chain's.
+    pub(crate) fn with_transaction_on<R>(
+        &self,
+        connection: usize,
+        look: impl FnOnce(&Arc<Hold>, &mut OpenTransaction) -> R,
+    ) -> Option<R> {
+        for body in self.bodies() {
+            if let Some(open) = body.transaction().as_mut().filter(|open| open.connection == connection) {
+                return Some(look(&body.hold, open));
             }
         }
+        None
+    }
+
+    /// This step has committed: what the steps around it do is no longer undone as a whole.
+    pub(crate) fn note_commit(&self) {
+        for body in self.bodies() {
+            body.has_committed_inside.store(true, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn has_committed_inside(&self) -> bool {
+        self.bodies().next().is_some_and(|body| body.has_committed_inside.load(Ordering::Acquire))
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{
     runtime::{Builder, Handle},
-    sync::oneshot,
+    sync::{oneshot, watch},
     task::JoinSet,
 };
 
@@ -26,14 +26,14 @@ pub(crate) struct Engine {
     handle: Handle,
     /// Dropped to end the thread.
     stop: Mutex<Option<oneshot::Sender<()>>>,
-    /// Resolves when the thread is about to end.
-    ended: Mutex<Option<oneshot::Receiver<()>>>,
+    /// Its other end is dropped when the thread is about to end.
+    running: watch::Receiver<()>,
 }
 
 impl Engine {
     pub(crate) fn start() -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel::<()>();
-        let (ending, ended) = oneshot::channel::<()>();
+        let (alive, running) = watch::channel(());
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         thread::Builder::new().name("zklock".into()).spawn(move || {
@@ -41,9 +41,9 @@ impl Engine {
             let _ = runtime.block_on(stopped);
             // A name that is being looked up must not keep the thread for ever.
             runtime.shutdown_timeout(LAST_WORDS);
-            let _ = ending.send(());
+            drop(alive);
         })?;
-        Ok(Self { handle, stop: Mutex::new(Some(stop)), ended: Mutex::new(Some(ended)) })
+        Ok(Self { handle, stop: Mutex::new(Some(stop)), running })
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -65,12 +65,11 @@ impl Engine {
         }
     }
 
-    /// Resolves when the thread has let go of everything. Only the first caller waits.
+    /// Resolves when the thread has let go of everything.
     pub(crate) async fn ended(&self) {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(ended) = ended {
-            let _ = ended.await;
-        }
+        let mut running = self.running.clone();
+        // Nothing is ever sent.
+        while running.changed().await.is_ok() {}
     }
 }
 

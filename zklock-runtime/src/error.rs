@@ -8,8 +8,8 @@ use crate::path::LockPath;
 /// may do are few: [`is_retryable`](Error::is_retryable) is true where the same call may simply be made again
 /// because it surely had no effect.
 ///
-/// Only [`CommitUnknown`](Error::CommitUnknown) leaves it open whether the transaction took effect; with every
-/// other variant, it did not.
+/// [`CommitUnknown`](Error::CommitUnknown) and [`TransactionEnded`](Error::TransactionEnded) leave it open whether what
+/// the body wrote took effect; [`Overrun`](Error::Overrun) and [`Lost`](Error::Lost) say whether it was rolled back.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,19 +22,26 @@ pub enum Error {
         /// Who held it last, as far as that is known.
         holder: Option<String>,
     },
-    /// The body ran into its hold limit (`timeout`). It was stopped, rolled back, and the lock released.
+    /// The body ran into its hold limit (`timeout`). It was stopped, its transaction, if it had one, rolled back, and the
+    /// lock released.
     Overrun {
         /// The path that was held.
         path: LockPath,
         /// How long it was held.
         held: Duration,
+        /// Whether all that the body did was in a transaction, which was rolled back. Else what it did before it was
+        /// stopped stands.
+        rolled_back: bool,
     },
-    /// The lock was lost while the body ran. The body was stopped and rolled back.
+    /// The lock was lost while the body ran. The body was stopped, and its transaction, if it had one, rolled back.
     Lost {
         /// The path that was held.
         path: LockPath,
         /// What took it.
         reason: LostReason,
+        /// Whether all that the body did was in a transaction, which was rolled back. Else what it did before it was
+        /// stopped stands.
+        rolled_back: bool,
     },
     /// A newer holder of the path has already written; this transaction came too late and was rolled back.
     Fenced {
@@ -62,6 +69,15 @@ pub enum Error {
         /// The path that was held.
         path: LockPath,
         /// What cut the answer off.
+        source: Cause,
+    },
+    /// The transaction had ended, or may have, before its COMMIT was sent: the body ended it with a COMMIT of its own or
+    /// with DDL, or the database rolled it back and more statements followed, each of which took effect by itself. Look
+    /// before you repeat the call.
+    TransactionEnded {
+        /// The path that was held.
+        path: LockPath,
+        /// How it was noticed.
         source: Cause,
     },
     /// The path, or a value put into it, cannot name a lock.
@@ -150,15 +166,17 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Busy { .. }
-            | Self::Lost { .. }
+            | Self::Lost { rolled_back: true, .. }
             | Self::Fenced { .. }
             | Self::NotCommitted { .. }
             | Self::Deadlock { .. }
             | Self::Unavailable { .. }
             | Self::Database { .. } => true,
             Self::Overrun { .. }
+            | Self::Lost { rolled_back: false, .. }
             | Self::ForeignFence { .. }
             | Self::CommitUnknown { .. }
+            | Self::TransactionEnded { .. }
             | Self::InvalidPath { .. }
             | Self::WrongKind { .. }
             | Self::NestedTransaction { .. }
@@ -181,6 +199,7 @@ impl Error {
             Self::ForeignFence { .. } => "foreign fence",
             Self::NotCommitted { .. } => "not committed",
             Self::CommitUnknown { .. } => "commit unknown",
+            Self::TransactionEnded { .. } => "transaction ended",
             Self::InvalidPath { .. } => "invalid path",
             Self::WrongKind { .. } => "wrong kind",
             Self::Deadlock { .. } => "deadlock",
@@ -196,6 +215,15 @@ impl Error {
         }
     }
 
+    /// All that the body did was in a transaction that is rolled back.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn after_rollback(mut self) -> Self {
+        if let Self::Overrun { rolled_back, .. } | Self::Lost { rolled_back, .. } = &mut self {
+            *rolled_back = true;
+        }
+        self
+    }
+
     /// The path that the error is about, where it is about one.
     pub fn path(&self) -> Option<&LockPath> {
         match self {
@@ -206,6 +234,7 @@ impl Error {
             | Self::ForeignFence { path, .. }
             | Self::NotCommitted { path, .. }
             | Self::CommitUnknown { path, .. }
+            | Self::TransactionEnded { path, .. }
             | Self::WrongKind { path, .. }
             | Self::Deadlock { path, .. }
             | Self::NestedTransaction { path, .. }
@@ -235,15 +264,17 @@ impl fmt::Display for Error {
                 }
                 f.write_str("; try again later or allow a longer `wait`")
             }
-            Self::Overrun { path, held } => write!(
+            Self::Overrun { path, held, rolled_back } => write!(
                 f,
-                "lock \"{path}\" was held for {held:.1?}, past its `timeout`, so the body was stopped and its transaction, \
-                 if it had one, rolled back; do less under the lock or allow a longer `timeout`"
+                "lock \"{path}\" was held for {held:.1?}, past its `timeout`, so the body was stopped{}; do less under \
+                 the lock or allow a longer `timeout`",
+                stopped(*rolled_back)
             ),
-            Self::Lost { path, reason } => write!(
+            Self::Lost { path, reason, rolled_back } => write!(
                 f,
-                "lock \"{path}\" was lost ({reason}), so the body was stopped and its transaction, if it had one, \
-                 rolled back; the call may be repeated"
+                "lock \"{path}\" was lost ({reason}), so the body was stopped{}{}",
+                stopped(*rolled_back),
+                if *rolled_back { "; the call may be repeated" } else { "; look before you repeat the call" }
             ),
             Self::Fenced { path } => write!(
                 f,
@@ -265,6 +296,12 @@ impl fmt::Display for Error {
                 f,
                 "the answer to the COMMIT under lock \"{path}\" was lost ({source}): it may have happened, look before \
                  you repeat the call"
+            ),
+            Self::TransactionEnded { path, source } => write!(
+                f,
+                "the transaction under lock \"{path}\" had ended before its COMMIT (by a COMMIT, by DDL, or by the \
+                 database's own rollback followed by more statements), so some of what the body wrote may stand and \
+                 some not; look before you repeat the call: {source}"
             ),
             Self::InvalidPath { path, argument: Some(argument), reason } => {
                 write!(f, "the value {path:?} of `{argument}` cannot be put into a lock path: {reason}")
@@ -312,11 +349,16 @@ impl fmt::Display for Error {
     }
 }
 
+fn stopped(rolled_back: bool) -> &'static str {
+    if rolled_back { " and rolled back" } else { ", and what it had done without a transaction stands" }
+}
+
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
             Self::NotCommitted { source, .. }
             | Self::CommitUnknown { source, .. }
+            | Self::TransactionEnded { source, .. }
             | Self::Backend { source, .. }
             | Self::Database { source, .. }
             | Self::FenceTable { source }

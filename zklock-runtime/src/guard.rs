@@ -201,16 +201,13 @@ impl<F: Future> Future for Run<F> {
         while this.changed.as_mut().poll(context).is_ready() {
             this.changed.set(this.entered.hold.change());
         }
-        match this.entered.hold.state() {
-            State::Held => {}
-            State::Ended(reason) => {
-                this.body.set(None);
-                return Poll::Ready(Err(Interrupted(reason)));
-            }
-            State::Released | State::Committing => {
-                this.body.set(None);
-                return Poll::Ready(Err(Interrupted(LostReason::Released)));
-            }
+        // By the clock, since the process may have been stopped. A COMMIT inside that is on its way is awaited.
+        let hold = &this.entered.hold;
+        if hold.state() != State::Committing
+            && let Err(reason) = hold.check()
+        {
+            this.body.set(None);
+            return Poll::Ready(Err(Interrupted(reason)));
         }
         let Some(body) = this.body.as_mut().as_pin_mut() else {
             return Poll::Ready(Err(Interrupted(LostReason::Released)));

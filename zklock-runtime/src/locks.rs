@@ -233,7 +233,7 @@ impl Locks {
     pub(crate) async fn let_go_of(&self, hold: &Hold) {
         tokio::select! {
             () = hold.gone() => {}
-            () = self.0.engine.sleep_until(Tick::now() + 2 * self.grace()) => {}
+            () = self.0.engine.sleep_until(Tick::now() + self.grace().saturating_mul(2)) => {}
         }
     }
 
@@ -282,9 +282,10 @@ impl Locks {
             hold = inner.backend.acquire(request) => hold?,
         };
         inner.reaper.watch(&hold);
-        let noted = inner.waits.hold(hold.id(), hold.path());
+        // One that ended on its way may have a successor, which is then noted.
+        let noted = (!hold.is_let_go()).then(|| inner.waits.hold(hold.id(), hold.path()));
         drop(ticket);
-        Ok((hold, Some(noted)))
+        Ok((hold, noted))
     }
 
     fn enter_again(&self, outer: &Arc<Hold>, options: LockOptions) -> Result<Arc<Hold>, Error> {

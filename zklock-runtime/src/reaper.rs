@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeMap, HashMap},
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -127,7 +128,10 @@ impl Reaper {
             table.holds()
         };
         for hold in holds {
-            hold.end(LostReason::Closed);
+            if !hold.end(LostReason::Closed) {
+                // Its COMMIT is on its way: that too must have its answer within the grace time.
+                self.ending(&hold);
+            }
         }
     }
 
@@ -269,13 +273,16 @@ fn force_release(hold: &Arc<Hold>) {
     if hold.is_let_go() {
         return;
     }
-    tracing::warn!(
-        target: "zklock",
-        function = hold.function(),
-        path = %hold.path(),
-        token = %hold.token(),
-        "lock released over the head of its body"
-    );
+    // The lock of one that is nested stays with the outer call.
+    if !hold.is_nested() {
+        tracing::warn!(
+            target: "zklock",
+            function = hold.function(),
+            path = %hold.path(),
+            token = %hold.token(),
+            "lock released over the head of its body"
+        );
+    }
     hold.force_release();
 }
 
@@ -334,16 +341,24 @@ impl Table {
     }
 }
 
+/// How long the reaper sleeps at most while anything has a deadline.
+const NAP: Duration = Duration::from_secs(1);
+
 /// Ends with the thread that it runs on.
 async fn run(reaper: Arc<Reaper>) {
     loop {
         let (due, next) = reaper.take_due();
         for entry in &due {
-            reaper.reap(entry);
+            // It calls the subscribers and wakers of others: one that panics must not end the reaper.
+            if panic::catch_unwind(AssertUnwindSafe(|| reaper.reap(entry))).is_err() {
+                tracing::error!(target: "zklock", path = %entry.hold.path(), "a subscriber or a waker panicked");
+            }
         }
         if due.is_empty() {
+            let nap = if next == Tick::NEVER { Duration::MAX } else { NAP };
             tokio::select! {
-                () = tokio::time::sleep(next.remaining()) => {}
+                // Timers stop while the machine is suspended; deadlines do not.
+                () = tokio::time::sleep(next.remaining().min(nap)) => {}
                 () = reaper.earlier.notified() => {}
             }
         }

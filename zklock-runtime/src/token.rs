@@ -74,7 +74,10 @@ impl Ensemble {
     /// The in-process locks. They start their tokens from the wall clock, so all of them are one ensemble.
     pub const MEMORY: Self = Self(Uuid::nil());
 
-    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory is one ensemble"))]
+    #[cfg_attr(
+        not(any(feature = "zookeeper", all(test, feature = "sqlx"))),
+        expect(dead_code, reason = "memory is one ensemble")
+    )]
     pub(crate) fn new(id: Uuid) -> Self {
         Self(id)
     }

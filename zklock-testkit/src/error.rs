@@ -7,7 +7,8 @@ use std::time::Duration;
 ///
 /// Every message says what is missing and what to do about it. A server that is not installed is an
 /// error like any other: nothing in this crate skips silently.
-#[derive(Debug)]
+///
+/// `Debug` prints the same message, since that is what a test prints that returns an error.
 #[non_exhaustive]
 pub enum Error {
     /// A program that is needed is not on this machine.
@@ -81,6 +82,12 @@ impl fmt::Display for Error {
             Self::Answer { asked, answer } => write!(f, "{asked} was answered with: {answer}"),
             Self::Io { doing, source } => write!(f, "{doing}: {source}"),
         }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A lock that was tested on a good day is not tested. This crate starts real servers, stops them in
 //! their tracks, kills them, and puts a network between them and the code under test that loses
-//! exactly the message that matters. It knows nothing of zklock, and works for any code that uses
-//! these servers.
+//! exactly the message that matters. But for the `torture` run it knows nothing of zklock, and works for
+//! any code that uses these servers: `default-features = false` leaves zklock out.
 //!
 //! | to | use |
 //! |---|---|
@@ -71,6 +71,8 @@ mod random;
 mod server;
 mod signal;
 mod sql;
+#[cfg(feature = "torture")]
+pub mod torture;
 mod wait;
 mod zookeeper;
 

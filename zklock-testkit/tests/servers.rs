@@ -163,6 +163,23 @@ async fn a_statement_that_fails_is_an_error_that_says_why() -> Result<(), Error>
     Ok(())
 }
 
+/// MariaDB removes the temporary tables of others if they lie in one folder.
+#[tokio::test(flavor = "multi_thread")]
+async fn several_start_at_once() -> Result<(), Error> {
+    let (a, b, c, d) =
+        tokio::try_join!(MariaDb::start(), MariaDb::start(), MariaDb::start(), MariaDb::start())?;
+    for mariadb in [a, b, c, d] {
+        let folder = mariadb.sql(&mariadb.url(), "SELECT @@tmpdir, @@datadir").await?;
+        let (temporary, data) = folder.split_once('\t').expect("two folders");
+        assert!(data.starts_with(temporary), "{temporary} is its own, beside {data}");
+    }
+    let (postgres, other) = tokio::try_join!(Postgres::start(), Postgres::start())?;
+    assert_ne!(postgres.port(), other.port());
+    let (zookeeper, other) = tokio::try_join!(ZooKeeper::start(), ZooKeeper::start())?;
+    assert_ne!(zookeeper.port(), other.port());
+    Ok(())
+}
+
 /// What every test with a shared server does: runtimes come and go, the server stays.
 #[test]
 fn shared_servers_outlive_the_runtime_that_started_them() {

@@ -34,7 +34,11 @@ impl Shop {
     /// With so many connections, all of which the shop's own functions use.
     pub(super) async fn open(connections: u32) -> Outcome<Self> {
         let options = create().await?;
-        let pool = pool(options.clone(), connections);
+        Self::open_on(options.clone(), pool(options, connections)).await
+    }
+
+    /// With the shop's own connections in `pool`, and the observer's by `options`.
+    pub(super) async fn open_on(options: Options, pool: Pool<Database>) -> Outcome<Self> {
         let mut connection = pool.acquire().await?;
         sqlx::query("CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, written_by INT NOT NULL)")
             .execute(&mut *connection)

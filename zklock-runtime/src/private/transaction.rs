@@ -32,21 +32,18 @@ where
     let origin = origin(call, *spec, source);
     Box::pin(async move {
         let origin = origin?;
-        let open = match &origin {
-            Origin::Pool(pool) => Some(OpenTransaction {
-                pool: transaction::pool_id(pool),
-                function: call.guard.hold().function(),
-                joined: Vec::new(),
-            }),
+        let pool = match &origin {
+            Origin::Pool(pool) => Some(transaction::pool_id(pool)),
             // Belongs to the transaction that it joins.
             Origin::Outer(_) | Origin::Installed => None,
         };
         let locks = call.guard.locks();
         let hold = call.guard.hold();
-        let tx =
-            Tx::begin(origin, hold, *spec, locks.engine(), locks.databases().fence(), locks.grace()).await?;
-        if let Some(open) = open {
-            call.frame.set_transaction(open);
+        let begun = Tx::begin(origin, hold, *spec, locks.engine(), locks.databases().fence(), locks.grace());
+        let mut tx = begun.await.map_err(Error::after_rollback)?;
+        if let (Some(pool), Some(connection)) = (pool, tx.connection_id()) {
+            let (function, joined) = (hold.function(), Vec::new());
+            call.frame.set_transaction(OpenTransaction { pool, connection, function, joined });
         }
         Ok(tx)
     })
@@ -66,8 +63,10 @@ fn origin<'a, DB: Database>(
         }
         origin => origin,
     };
-    if let Origin::Pool(pool) = &origin {
-        check_nesting(call, spec, transaction::pool_id(pool))?;
+    match &origin {
+        Origin::Pool(pool) => check_nesting(call, spec, transaction::pool_id(pool))?,
+        Origin::Outer(connection) if spec.unfenced => check_joining::<DB>(call, connection)?,
+        Origin::Outer(_) | Origin::Installed => {}
     }
     Ok(origin)
 }
@@ -89,6 +88,19 @@ fn check_nesting(call: &Call, spec: TxSpec, pool: usize) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The lock of a call that joins is kept until the outer transaction has ended, if that is one of ours. If not, only the
+/// fence row is there to keep the next holder's transaction waiting.
+fn check_joining<DB: Database>(call: &Call, connection: &DB::Connection) -> Result<(), Error> {
+    let connection = transaction::connection_id::<DB>(connection);
+    call.frame.with_transaction_on(connection, |_, _| ()).ok_or_else(|| Error::Config {
+        reason: format!(
+            "lock \"{}\" would be free before the transaction that it joins is committed: that one was not begun by \
+             `#[zk_lock]`, so `unfenced` cannot be used with it",
+            call.guard.path()
+        ),
+    })
 }
 
 /// What the body works with.
@@ -145,6 +157,8 @@ pub async fn finish<R, DB: Database>(
     };
     tx.rollback().await;
     drop(call.frame.take_transaction());
+    let undone =
+        |error: Error| if call.frame.has_committed_inside() { error } else { error.after_rollback() };
     match value {
         Ok(value) => match call.guard.hold().check() {
             Ok(()) => {
@@ -153,20 +167,23 @@ pub async fn finish<R, DB: Database>(
             }
             // The body's own error may be no more than how it came to notice.
             Err(reason) => {
-                let error = call.guard.hold().error(reason);
+                let error = undone(call.guard.hold().error(reason));
                 Err(Box::pin(end(call, error)).await)
             }
         },
-        Err(error) => Err(Box::pin(end(call, error)).await),
+        Err(error) => {
+            let error = undone(error);
+            Err(Box::pin(end(call, error)).await)
+        }
     }
 }
 
-async fn commit<DB: Database>(call: Call, tx: Tx<'_, DB>) -> Result<(), Error> {
+async fn commit<DB: Database>(call: Call, mut tx: Tx<'_, DB>) -> Result<(), Error> {
     if tx.is_joined() {
-        let committed = tx.commit().await;
-        return match committed {
+        let connection = tx.connection_id();
+        return match tx.commit().await {
             Ok(()) => {
-                stay_locked(call);
+                stay_locked(call, connection);
                 Ok(())
             }
             Err(error) => Err(Box::pin(end(call, error)).await),
@@ -189,18 +206,23 @@ async fn commit<DB: Database>(call: Call, tx: Tx<'_, DB>) -> Result<(), Error> {
     match committed {
         Ok(()) => {
             observe::outcome(call.guard.span(), "committed");
+            call.frame.note_commit();
             Ok(())
         }
-        Err(error) => Err(Box::pin(end(call, error)).await),
+        Err(error) => {
+            let error = if call.frame.has_committed_inside() { error } else { error.after_rollback() };
+            Err(Box::pin(end(call, error)).await)
+        }
     }
 }
 
 /// What was written under the lock is not committed before the outer transaction is: the lock stays until then.
-fn stay_locked(call: Call) {
+fn stay_locked(call: Call, connection: Option<usize>) {
     let Call { guard, frame } = call;
     observe::outcome(guard.span(), "joined");
+    let Some(connection) = connection else { return };
     let mut guard = Some(guard);
-    frame.with_outer_transaction(|outer, open| {
+    frame.with_transaction_on(connection, |outer, open| {
         if let Some(guard) = guard.take() {
             outer.keep(guard.hold());
             open.joined.push(guard);

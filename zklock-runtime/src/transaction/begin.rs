@@ -1,10 +1,11 @@
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use sqlx::Pool;
 use tokio::{
     runtime::Handle,
     sync::oneshot::{self, Sender},
 };
+use uuid::Uuid;
 
 use super::{
     Tx, TxSpec,
@@ -18,6 +19,9 @@ use crate::{
     error::{Cause, Error},
     hold::Hold,
 };
+
+/// How long a connection is still waited for that nobody wants any more.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Begins in a task of its own, so that a caller who goes away cannot cut BEGIN short: a connection in that state
 /// would give its next borrower a transaction that nobody ends.
@@ -38,7 +42,7 @@ pub(crate) async fn begin<'a, DB: Database>(
     tokio::select! {
         biased;
         answer = answer => match answer {
-            Ok(session) => session.map(Tx::own),
+            Ok(begun) => begun,
             Err(_) => Err(failed(hold, "the Tokio runtime is shutting down")),
         },
         // The task sees it too and cleans up.
@@ -55,18 +59,18 @@ struct Begin<DB: Database> {
     grace: Duration,
 }
 
-/// What the caller gets, or what is cleaned up when the caller is gone.
-type Reply<DB> = Sender<Result<Box<Session<DB>>, Error>>;
+/// What the caller gets. That it rolls back when it is dropped counts on the way too.
+type Reply<DB> = Sender<Result<Tx<'static, DB>, Error>>;
 
 impl<DB: Database> Begin<DB> {
     async fn run(self, mut reply: Reply<DB>) {
+        let mut acquire = pin!(self.pool.acquire());
         let connection = tokio::select! {
-            connection = self.pool.acquire() => connection,
-            // Nothing was begun: a caller who is gone need not keep others from the pool.
-            () = reply.closed() => return,
+            connection = &mut acquire => connection,
+            () = reply.closed() => return linger(acquire).await,
             reason = session::over(&self.hold) => {
                 let _ = reply.send(Err(self.hold.error(reason)));
-                return;
+                return linger(acquire).await;
             }
         };
         let connection = match connection {
@@ -90,9 +94,7 @@ impl<DB: Database> Begin<DB> {
         };
         match begun {
             Ok(()) => {
-                if let Err(Ok(session)) = reply.send(Ok(session)) {
-                    session::roll_back(session).await;
-                }
+                let _ = reply.send(Ok(Tx::own(session)));
             }
             Err(error) => {
                 session::roll_back(session).await;
@@ -105,6 +107,7 @@ impl<DB: Database> Begin<DB> {
     async fn start(&self, session: &mut Session<DB>) -> Result<(), Error> {
         let running = session.running().clone();
         let mut changed = 0;
+        let mut conflicts = 0;
         loop {
             // The lock may have gone while the connection was waited for.
             self.hold.check().map_err(|reason| self.hold.error(reason))?;
@@ -141,7 +144,16 @@ impl<DB: Database> Begin<DB> {
                     self.fence.forget(&self.pool, row);
                 }
                 // Of two that want the row at the strict levels of isolation, one is told to try again.
-                Err(error) if DB::is_conflict(&error) => self.undo(session).await?,
+                Err(error) if DB::is_conflict(&error) && conflicts < CONFLICTS => {
+                    self.undo(session).await?;
+                    conflicts += 1;
+                    let pause = pause(conflicts);
+                    tracing::warn!(
+                        target: "zklock", path = %self.hold.path(), %error, conflicts, ?pause,
+                        "the fence row is in dispute; the transaction is begun again"
+                    );
+                    tokio::time::sleep(pause).await;
+                }
                 Err(error) => return Err(self.judge(error)),
             }
         }
@@ -171,6 +183,22 @@ impl<DB: Database> Begin<DB> {
             Err(reason) => self.hold.error(reason),
         }
     }
+}
+
+/// Waits a moment longer for a connection that nobody wants any more: a pool that is left while it looks at an idle
+/// connection closes it, which is a waste, and the end of a database in memory.
+async fn linger(acquire: impl Future) {
+    drop(tokio::time::timeout(LINGER, acquire).await);
+}
+
+/// How often a transaction is begun again that had to give way: some seconds.
+const CONFLICTS: u32 = 12;
+
+/// Half of it by chance, so that two that gave way to each other do not meet again.
+fn pause(conflicts: u32) -> Duration {
+    let longest = 5_000_u64 << conflicts.min(7);
+    let chance = u64::from(Uuid::new_v4().as_fields().0);
+    Duration::from_micros(longest / 2 + chance % (longest / 2))
 }
 
 /// What a row that was not raised means. `Ok` when it is to be tried again.

@@ -1,6 +1,6 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use sqlx::Connection;
+use sqlx::{Connection, Transaction};
 use sqlx_core::transaction::TransactionManager;
 use uuid::Uuid;
 
@@ -34,6 +34,17 @@ pub trait Database: sqlx::Database + sealed::Sealed {
     /// Whether the driver's count of open levels is right at any time, or only after [`settle`](Self::settle).
     const COUNTS_AT_ONCE: bool = true;
 
+    /// Whether the database lives in this process: its driver itself undoes a BEGIN that nobody waits for, a stop from
+    /// outside only tells the connection's owner, and the last connection closed may be the end of the data.
+    const IN_PROCESS: bool = false;
+
+    /// Whether a statement that fails, or DDL, may end the transaction, so that those after it take effect one by one.
+    const ENDS_SILENTLY: bool = true;
+
+    /// Whether there is one writing transaction at a time: a second one of the same task would wait for the first, which
+    /// waits for it.
+    const ONE_WRITER: bool = false;
+
     /// A mark for a transaction that is about to begin.
     fn mark(writer: Uuid, may_run: MayRun) -> Self::Mark;
 
@@ -63,6 +74,15 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         connection: &mut Self::Connection,
         remaining: Option<Duration>,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Returns to a savepoint, which also brings a transaction back that has failed since.
+    fn return_to(
+        connection: &mut Self::Connection,
+        savepoint: &str,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// There is no such savepoint, or no transaction that one could be in.
+    fn is_no_savepoint(error: &sqlx::Error) -> bool;
 
     /// Tells a statement that runs in this process to stop, where there is such a thing.
     fn interrupt(mark: &Self::Mark) {
@@ -101,6 +121,14 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         Self::TransactionManager::begin(connection, None)
     }
 
+    /// The driver's own kind of transaction, nested in the one that is open. Dropping the future does no harm to those
+    /// around it, as far as the driver allows.
+    fn nested(
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = sqlx::Result<Transaction<'_, Self>>> + Send {
+        Transaction::begin(connection, None)
+    }
+
     /// Ends the transaction from a connection of its own. True when its end is confirmed: to find nothing is no
     /// confirmation.
     fn stop(
@@ -109,12 +137,12 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         row: Option<&Row>,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Whether the transaction took effect, by a read that waits for its end. `None` when that cannot be told.
+    /// Whether the transaction took effect, by a read that waits for its end. `None` when not even its end can be told.
     fn resolve(
         options: &Options<Self>,
         mark: &Self::Mark,
         row: &Row,
-    ) -> impl Future<Output = sqlx::Result<Verdict>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Option<Verdict>>> + Send;
 
     /// The answer to COMMIT says that nothing was committed.
     fn is_refusal(error: &sqlx::Error) -> bool;
@@ -156,7 +184,8 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         older_than: Duration,
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
-    /// Gives the rows of other ensembles to this one, or only that of `key`.
+    /// Gives the rows of other ensembles to this one, or only that of `key`, and lifts the floors of those others over
+    /// them: should they ever be given back, no token from before passes. When it fails, the connection is to be closed.
     fn adopt(
         connection: &mut Self::Connection,
         floor: &str,

@@ -6,9 +6,9 @@ use uuid::Uuid;
 use super::{
     TxSpec,
     begin::{failed, not_ready, refused},
-    commit::{Swallowed, not_committed},
+    commit::{Standing, Swallowed, ended, not_committed, standing},
     database::Database,
-    fence::{self, NotReady, Row},
+    fence::{self, NotReady, Row, Within},
     session,
 };
 use crate::{error::Error, hold::Hold};
@@ -38,7 +38,11 @@ impl<'a, DB: Database> Joined<'a, DB> {
             ));
         }
         hold.check().map_err(|reason| hold.error(reason))?;
-        DB::savepoint(connection).await.map_err(|error| failed(hold, error))?;
+        tokio::select! {
+            biased;
+            set = DB::savepoint(connection) => set.map_err(|error| failed(hold, error))?,
+            reason = session::over(hold) => return Err(hold.error(reason)),
+        }
         let mut joined = Self { connection, hold: hold.clone(), depth: outer + 1 };
         if !spec.unfenced {
             tokio::select! {
@@ -63,9 +67,8 @@ impl<'a, DB: Database> Joined<'a, DB> {
             let stored = stored.map_err(|error| self.judge(error))?;
             refused(&hold, &row, stored.as_ref(), tries > 2)?;
             if stored.is_none() {
-                // Inside of the outer transaction, since there is no other connection; but never the table, since
-                // to create that would commit the outer transaction on MySQL.
-                let ready = fence::create::<DB>(self.connection, &row, false).await;
+                // Inside of the outer transaction, since there is no other connection.
+                let ready = fence::create::<DB>(self.connection, &row, Within::Outer).await;
                 ready.map_err(|error| not_ready::<DB>(&hold, error))?;
             }
         }
@@ -81,6 +84,11 @@ impl<'a, DB: Database> Joined<'a, DB> {
         self.connection
     }
 
+    /// As the driver names it.
+    pub(crate) fn savepoint(&self) -> String {
+        format!("_sqlx_savepoint_{}", self.depth.saturating_sub(1))
+    }
+
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
     }
@@ -90,18 +98,44 @@ impl<'a, DB: Database> Joined<'a, DB> {
         let hold = self.hold.clone();
         // The hold stays as it is: its lock is kept, and can be lost, until the outer transaction commits.
         hold.check().map_err(|reason| hold.error(reason))?;
-        let settled = DB::settle(self.connection).await;
-        settled.map_err(|error| not_committed(&hold, Swallowed::Guard(error)))?;
-        if DB::TransactionManager::get_transaction_depth(self.connection) != self.depth {
-            return Err(not_committed(&hold, Swallowed::Depth));
-        }
-        match DB::TransactionManager::commit(self.connection).await {
+        let released = tokio::select! {
+            biased;
+            released = self.release() => released,
+            // The drop has the driver roll back.
+            reason = session::over(&hold) => return Err(hold.error(reason)),
+        };
+        let error = match released {
             Ok(()) => {
                 self.depth = 0;
-                Ok(())
+                return Ok(());
             }
-            Err(error) => Err(not_committed(&hold, Swallowed::Guard(error))),
+            Err(error) => error,
+        };
+        let failed = match &error {
+            Swallowed::Error(error) => Some(error),
+            Swallowed::Depth => None,
+        };
+        let savepoint = self.savepoint();
+        let standing = tokio::select! {
+            biased;
+            standing = standing::<DB>(self.connection, &savepoint, failed) => standing,
+            _ = session::over(&hold) => Standing::Unknown,
+        };
+        match standing {
+            Standing::Intact => Err(not_committed(&hold, error)),
+            Standing::Gone | Standing::Unknown => Err(match error {
+                Swallowed::Error(error) => ended(&hold, error),
+                error @ Swallowed::Depth => ended(&hold, error),
+            }),
         }
+    }
+
+    async fn release(&mut self) -> Result<(), Swallowed> {
+        DB::settle(self.connection).await.map_err(Swallowed::Error)?;
+        if DB::TransactionManager::get_transaction_depth(self.connection) != self.depth {
+            return Err(Swallowed::Depth);
+        }
+        DB::TransactionManager::commit(self.connection).await.map_err(Swallowed::Error)
     }
 }
 

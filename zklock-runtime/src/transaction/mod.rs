@@ -4,7 +4,7 @@
 //! The driver's own `Transaction` is not used for the outermost level. It gives a connection back to the pool
 //! whatever state it is in, while here it must be closed whenever that state is not known for certain.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{engine::Engine, error::Error, hold::Hold};
 
@@ -143,6 +143,11 @@ impl<'a, DB: Database> Tx<'a, DB> {
         matches!(self.0, Inner::Joined(_))
     }
 
+    /// Tells connections apart, for as long as they are in use.
+    pub(crate) fn connection_id(&mut self) -> Option<usize> {
+        self.connection().ok().map(|connection| connection_id::<DB>(connection))
+    }
+
     fn own(session: Box<Session<DB>>) -> Self {
         Self(Inner::Own(Some(session)))
     }
@@ -155,12 +160,25 @@ impl<'a, DB: Database> Tx<'a, DB> {
         }
     }
 
+    /// The savepoint that all of the body's work comes after.
+    fn savepoint(&self) -> Cow<'static, str> {
+        match &self.0 {
+            Inner::Own(_) => Cow::Borrowed(database::GUARD),
+            Inner::Joined(joined) => Cow::Owned(joined.savepoint()),
+        }
+    }
+
     fn hold(&self) -> Option<&Arc<Hold>> {
         match &self.0 {
             Inner::Own(session) => session.as_ref().map(|session| session.hold()),
             Inner::Joined(joined) => Some(joined.hold()),
         }
     }
+}
+
+/// Tells connections apart, for as long as they are in use.
+pub(crate) fn connection_id<DB: Database>(connection: &DB::Connection) -> usize {
+    std::ptr::from_ref(connection).addr()
 }
 
 impl<DB: Database> Drop for Tx<'_, DB> {

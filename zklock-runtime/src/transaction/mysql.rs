@@ -108,6 +108,15 @@ impl Database for MySql {
         raw_sql("RELEASE SAVEPOINT zklock_guard").execute(connection).await.map(drop)
     }
 
+    async fn return_to(connection: &mut MySqlConnection, savepoint: &str) -> sqlx::Result<()> {
+        let text = format!("ROLLBACK TO SAVEPOINT {savepoint}");
+        raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
+    }
+
+    fn is_no_savepoint(error: &sqlx::Error) -> bool {
+        number(error) == Some(1305)
+    }
+
     async fn plain_rollback(connection: &mut MySqlConnection) -> sqlx::Result<()> {
         raw_sql("ROLLBACK").execute(connection).await.map(drop)
     }
@@ -154,12 +163,13 @@ impl Database for MySql {
         Ok(confirmed)
     }
 
-    async fn resolve(options: &MySqlConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Verdict> {
-        let Some(origin) = mark.origin().clone() else { return Ok(Verdict::Unknown) };
+    async fn resolve(options: &MySqlConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Option<Verdict>> {
+        let Some(origin) = mark.origin().clone() else { return Ok(None) };
         let mut connection = connect(options).await?;
         let stored = locked(&mut connection, row, origin.database.as_deref()).await?;
         let _ = connection.close().await;
-        Ok(row.verdict(stored.as_ref()))
+        // A row that is not found, as in another database, was not waited for either.
+        Ok(stored.map(|stored| row.verdict(&stored)))
     }
 
     fn is_refusal(error: &sqlx::Error) -> bool {
@@ -227,17 +237,20 @@ impl Database for MySql {
         older_than: Duration,
     ) -> sqlx::Result<u64> {
         let (floor, ensemble) = (Hex(floor.as_bytes()), Hex(ensemble));
-        // A row that is raised meanwhile is too young to be deleted, and one above the new floor is left alone.
+        // A row that is raised meanwhile is too young to be deleted, and one above the new floor is left alone. Rows
+        // that are in use must not be waited for with the floor locked, so the old ones are picked out first.
         let text = format!(
-            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
+            "SET SESSION innodb_lock_wait_timeout = 2; \
+             SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION; \
              SELECT NOW() - INTERVAL {} MICROSECOND INTO @zklock_before; \
              SELECT token INTO @zklock_floor FROM zklock_fence WHERE path = {floor} FOR UPDATE; \
              SELECT MAX(token) INTO @zklock_highest FROM zklock_fence \
              WHERE ensemble = {ensemble} AND path <> {floor} AND updated_at <= @zklock_before; \
              UPDATE zklock_fence SET token = @zklock_highest \
              WHERE path = {floor} AND token < @zklock_highest; \
-             DELETE FROM zklock_fence WHERE ensemble = {ensemble} AND path <> {floor} \
-             AND updated_at <= @zklock_before AND token <= @zklock_highest; \
+             DELETE f FROM zklock_fence f JOIN (SELECT DISTINCT path FROM zklock_fence \
+             WHERE ensemble = {ensemble} AND path <> {floor} AND updated_at <= @zklock_before) old \
+             ON old.path = f.path WHERE f.updated_at <= @zklock_before AND f.token <= @zklock_highest; \
              SELECT ROW_COUNT() INTO @zklock_deleted; COMMIT; \
              SELECT CAST(@zklock_deleted AS SIGNED)",
             older_than.as_micros().min(1 << 60),
@@ -252,21 +265,28 @@ impl Database for MySql {
         ensemble: &[u8],
         key: Option<&str>,
     ) -> sqlx::Result<u64> {
-        query(
-            "UPDATE zklock_fence f JOIN zklock_fence floor ON floor.path = ? \
-             SET f.ensemble = ?, f.token = floor.token, f.attempt = '', f.writer = '' \
-             WHERE f.ensemble <> ? AND LEFT(f.path, ?) <> ? AND (? IS NULL OR f.path = ?)",
-        )
-        .bind(floor.as_bytes())
-        .bind(ensemble)
-        .bind(ensemble)
-        .bind(i64::try_from(FLOOR.len()).unwrap_or(0))
-        .bind(FLOOR.as_bytes())
-        .bind(key.map(str::as_bytes))
-        .bind(key.map(str::as_bytes))
-        .execute(connection)
-        .await
-        .map(|done| done.rows_affected())
+        let (floor, ensemble, prefix) = (Hex(floor.as_bytes()), Hex(ensemble), Hex(FLOOR.as_bytes()));
+        let mut taken =
+            format!("f.ensemble <> {ensemble} AND LEFT(f.path, {}) <> {prefix}", FLOOR.len());
+        if let Some(key) = key {
+            // Writing to a string does not fail.
+            let _ = write!(taken, " AND f.path = {}", Hex(key.as_bytes()));
+        }
+        // Locked first: what is lifted to must be what is taken.
+        let text = format!(
+            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION; \
+             SELECT COUNT(*) INTO @zklock_taken FROM zklock_fence f WHERE {taken} FOR UPDATE; \
+             INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) \
+             SELECT CONCAT({prefix}, LOWER(HEX(donor.ensemble))), donor.ensemble, donor.highest, '', '' \
+             FROM (SELECT f.ensemble, MAX(f.token) AS highest FROM zklock_fence f WHERE {taken} \
+             GROUP BY f.ensemble) donor \
+             ON DUPLICATE KEY UPDATE token = GREATEST(zklock_fence.token, donor.highest); \
+             UPDATE zklock_fence f JOIN zklock_fence floor ON floor.path = {floor} \
+             SET f.ensemble = {ensemble}, f.token = floor.token, f.attempt = '', f.writer = '' WHERE {taken}; \
+             COMMIT; SELECT CAST(@zklock_taken AS SIGNED)",
+        );
+        let adopted: Option<i64> = raw_sql(AssertSqlSafe(text)).fetch_one(connection).await?.try_get(0)?;
+        Ok(adopted.unwrap_or(0).max(0).unsigned_abs())
     }
 }
 

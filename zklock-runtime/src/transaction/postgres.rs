@@ -1,5 +1,6 @@
 use std::{
     fmt::Write,
+    future::Future,
     mem::ManuallyDrop,
     sync::{
         Mutex, PoisonError,
@@ -10,6 +11,7 @@ use std::{
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row as _, SqlSafeStr,
+    Transaction,
     postgres::{PgConnectOptions, PgDatabaseError, PgRow, PgSeverity, PgTransactionManager},
     query, query_scalar, raw_sql,
 };
@@ -53,6 +55,8 @@ impl Database for Postgres {
     writer bytea NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50)"#;
+
+    const ENDS_SILENTLY: bool = false;
 
     fn mark(writer: Uuid, _: MayRun) -> Mark {
         let (high, low) = writer.as_u64_pair();
@@ -107,21 +111,29 @@ impl Database for Postgres {
         raw_sql("RELEASE SAVEPOINT zklock_guard").execute(connection).await.map(drop)
     }
 
+    async fn return_to(connection: &mut PgConnection, savepoint: &str) -> sqlx::Result<()> {
+        let text = format!("ROLLBACK TO SAVEPOINT {savepoint}");
+        raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
+    }
+
+    fn is_no_savepoint(error: &sqlx::Error) -> bool {
+        // No such savepoint; no transaction at all.
+        code(error).is_some_and(|code| code == "3B001" || code == "25P01")
+    }
+
     async fn plain_rollback(connection: &mut PgConnection) -> sqlx::Result<()> {
         raw_sql("ROLLBACK").execute(connection).await.map(drop)
     }
 
     async fn savepoint(connection: &mut PgConnection) -> sqlx::Result<()> {
-        // When it is dropped before its end, the driver's own future rolls back one level too many, the outer
-        // transaction. Forgotten instead, it leaves a savepoint that nobody returns to.
-        let mut savepoint =
-            Forgotten(Some(ManuallyDrop::new(Box::pin(PgTransactionManager::begin(connection, None)))));
-        let outcome = match &mut savepoint.0 {
-            Some(future) => future.as_mut().await,
-            None => Ok(()),
-        };
-        savepoint.finished();
-        outcome
+        // One that has failed refuses this. Were it the driver's savepoint that is refused, the driver would roll back
+        // the whole outer transaction, and what its owner writes then would commit by itself.
+        raw_sql("SELECT").execute(&mut *connection).await?;
+        or_forgotten(PgTransactionManager::begin(connection, None)).await
+    }
+
+    async fn nested(connection: &mut PgConnection) -> sqlx::Result<Transaction<'_, Self>> {
+        or_forgotten(Transaction::begin(connection, None)).await
     }
 
     async fn stop(options: &PgConnectOptions, mark: &Mark, row: Option<&Row>) -> sqlx::Result<bool> {
@@ -154,21 +166,23 @@ impl Database for Postgres {
         Ok(confirmed)
     }
 
-    async fn resolve(options: &PgConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Verdict> {
-        let Some(origin) = *mark.origin() else { return Ok(Verdict::Unknown) };
+    async fn resolve(options: &PgConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Option<Verdict>> {
+        let Some(origin) = *mark.origin() else { return Ok(None) };
         let mut connection = connect(options).await?;
         let stored = locked(&mut connection, row, origin.table).await?;
-        let mut verdict = row.verdict(stored.as_ref());
+        // A row that is not found, as with another search path, was not waited for either.
+        let mut verdict = stored.map(|stored| row.verdict(&stored));
         // An id means something to the server that gave it, and to no other.
-        if verdict == Verdict::Unknown
+        if matches!(verdict, None | Some(Verdict::Unknown))
             && origin.server == query_scalar::<_, i64>(SERVER).fetch_one(&mut connection).await?
         {
             let status: Option<String> =
                 query_scalar("SELECT txid_status($1)").bind(origin.xid).fetch_one(&mut connection).await?;
             verdict = match status.as_deref() {
-                Some("committed") => Verdict::Committed,
-                Some("aborted") => Verdict::NotCommitted,
-                _ => Verdict::Unknown,
+                Some("committed") => Some(Verdict::Committed),
+                Some("aborted") => Some(Verdict::NotCommitted),
+                Some("in progress") => None,
+                _ => verdict,
             };
         }
         let _ = connection.close().await;
@@ -262,10 +276,17 @@ impl Database for Postgres {
         key: Option<&str>,
     ) -> sqlx::Result<u64> {
         query(
-            "WITH floor AS (SELECT token FROM zklock_fence WHERE path = $1 FOR SHARE) \
+            "WITH floor AS (SELECT token FROM zklock_fence WHERE path = $1 FOR SHARE), \
+             taken AS (SELECT f.path, f.ensemble, f.token FROM zklock_fence f \
+                       WHERE f.ensemble <> $2 AND NOT starts_with(f.path, $3) \
+                       AND ($4::text IS NULL OR f.path = $4) FOR UPDATE), \
+             highest AS (SELECT DISTINCT ON (ensemble) ensemble, token FROM taken ORDER BY ensemble, token DESC), \
+             lifted AS (INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) \
+                        SELECT $3 || encode(ensemble, 'hex'), ensemble, token, '', '' FROM highest \
+                        ON CONFLICT (path) DO UPDATE SET \
+                        token = greatest(zklock_fence.token, excluded.token), updated_at = now()) \
              UPDATE zklock_fence f SET ensemble = $2, token = floor.token, attempt = '', writer = '', \
-             updated_at = now() FROM floor \
-             WHERE f.ensemble <> $2 AND NOT starts_with(f.path, $3) AND ($4::text IS NULL OR f.path = $4)",
+             updated_at = now() FROM floor, taken WHERE f.path = taken.path",
         )
         .bind(floor)
         .bind(ensemble)
@@ -365,6 +386,19 @@ impl Mark {
         let key = self.key.cast_unsigned();
         ((key >> 32).cast_signed(), (key & u64::from(u32::MAX)).cast_signed())
     }
+}
+
+/// Sets a savepoint. When it is dropped before its end, the driver's own future rolls back a level too many, the outer
+/// transaction. Forgotten instead, it leaves a savepoint that nobody returns to.
+async fn or_forgotten<T>(future: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    let mut savepoint = Forgotten(Some(ManuallyDrop::new(Box::pin(future))));
+    let outcome = match &mut savepoint.0 {
+        Some(future) => future.as_mut().await,
+        // Taken by `finished` only.
+        None => Err(sqlx::Error::BeginFailed),
+    };
+    savepoint.finished();
+    outcome
 }
 
 /// A future that is forgotten when it is dropped before its end.

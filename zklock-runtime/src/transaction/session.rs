@@ -15,6 +15,8 @@ use crate::{
 
 /// How long a rollback may wait for what runs on the connection, before the transaction is ended from outside.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// The same where nobody outside can end it.
+const PATIENCE_IN_PROCESS: Duration = Duration::from_secs(5);
 /// How long it may take to make a connection what it was before.
 const RESTORE: Duration = Duration::from_secs(5);
 /// How long an end that cannot be confirmed is tried again. The lock is not kept for it: it is let go at the end of
@@ -128,18 +130,19 @@ impl<DB: Database> Session<DB> {
                 drop(self.connection.take());
                 return;
             }
-            Phase::Busy => {
+            Phase::Busy if !DB::IN_PROCESS => {
                 // Closing is enough: no lock of the database is held for longer than the server takes to notice.
                 self.cut();
                 self.conclude();
                 return;
             }
-            Phase::Open => {}
+            Phase::Busy | Phase::Open => {}
         }
         DB::interrupt(&self.running.mark);
         let mark = &self.running.mark;
         if let Some(connection) = self.connection.as_deref_mut() {
-            let polite = tokio::time::timeout(PATIENCE, DB::rollback(connection, mark)).await;
+            let patience = if DB::IN_PROCESS { PATIENCE_IN_PROCESS } else { PATIENCE };
+            let polite = tokio::time::timeout(patience, DB::rollback(connection, mark)).await;
             if let Ok(Ok(())) = polite {
                 if self.conclude() {
                     self.give_back().await;
@@ -174,7 +177,8 @@ impl<DB: Database> Drop for Session<DB> {
             while running.stop().await.is_err() {
                 if tokio::time::Instant::now() >= until {
                     tracing::error!(
-                        target: "zklock", path = %hold.path(),
+                        target: "zklock",
+                        path = %hold.path(),
                         "the end of a transaction could not be confirmed; its database's own limits will end it"
                     );
                     break;

@@ -42,6 +42,8 @@ impl Database for Sqlite {
 ) WITHOUT ROWID";
 
     const COUNTS_AT_ONCE: bool = false;
+    const IN_PROCESS: bool = true;
+    const ONE_WRITER: bool = true;
 
     fn mark(_: Uuid, may_run: MayRun) -> Mark {
         Mark { may_run, stopped: Arc::default(), patience: Mutex::new(None) }
@@ -108,6 +110,15 @@ impl Database for Sqlite {
         raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
     }
 
+    async fn return_to(connection: &mut SqliteConnection, savepoint: &str) -> sqlx::Result<()> {
+        let text = format!("ROLLBACK TO SAVEPOINT {savepoint}");
+        raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
+    }
+
+    fn is_no_savepoint(error: &sqlx::Error) -> bool {
+        error.as_database_error().is_some_and(|error| error.message().contains("no such savepoint"))
+    }
+
     fn interrupt(mark: &Mark) {
         mark.stopped.store(true, Ordering::Relaxed);
     }
@@ -150,12 +161,13 @@ impl Database for Sqlite {
         Ok(true)
     }
 
-    async fn resolve(options: &SqliteConnectOptions, _: &Mark, row: &Row) -> sqlx::Result<Verdict> {
+    async fn resolve(options: &SqliteConnectOptions, _: &Mark, row: &Row) -> sqlx::Result<Option<Verdict>> {
         let mut connection = options.clone().busy_timeout(WAIT).connect().await?;
         raw_sql("BEGIN IMMEDIATE").execute(&mut connection).await?;
         let stored = Self::look(&mut connection, &row.key).await?;
         let _ = connection.close().await;
-        Ok(row.verdict(stored.as_ref()))
+        // To be the one writer shows the end, whatever became of the row.
+        Ok(Some(stored.map_or(Verdict::Unknown, |stored| row.verdict(&stored))))
     }
 
     fn is_refusal(error: &sqlx::Error) -> bool {
@@ -253,19 +265,34 @@ impl Database for Sqlite {
         ensemble: &[u8],
         key: Option<&str>,
     ) -> sqlx::Result<u64> {
+        raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+        let length = i64::try_from(FLOOR.len()).unwrap_or(0);
         query(
+            "INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) \
+             SELECT $3 || lower(hex(ensemble)), ensemble, max(token), x'', x'' FROM zklock_fence \
+             WHERE ensemble <> $1 AND substr(path, 1, $2) <> $3 AND ($4 IS NULL OR path = $4) GROUP BY ensemble \
+             ON CONFLICT (path) DO UPDATE SET token = max(token, excluded.token)",
+        )
+        .bind(ensemble)
+        .bind(length)
+        .bind(FLOOR)
+        .bind(key)
+        .execute(&mut *connection)
+        .await?;
+        let adopted = query(
             "UPDATE zklock_fence SET ensemble = $2, token = (SELECT token FROM zklock_fence WHERE path = $1), \
              attempt = x'', writer = x'' \
              WHERE ensemble <> $2 AND substr(path, 1, $3) <> $4 AND ($5 IS NULL OR path = $5)",
         )
         .bind(floor)
         .bind(ensemble)
-        .bind(i64::try_from(FLOOR.len()).unwrap_or(0))
+        .bind(length)
         .bind(FLOOR)
         .bind(key)
-        .execute(connection)
-        .await
-        .map(|done| done.rows_affected())
+        .execute(&mut *connection)
+        .await?;
+        raw_sql("COMMIT").execute(connection).await?;
+        Ok(adopted.rows_affected())
     }
 }
 

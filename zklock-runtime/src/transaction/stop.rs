@@ -67,7 +67,7 @@ impl<DB: Database> Running<DB> {
         &self.engine
     }
 
-    /// The transaction is over for certain. Whether its connection is still nobody else's business.
+    /// The transaction is over for certain. Whether its connection can be given to somebody else.
     pub(crate) fn end(&self) -> bool {
         let forced = {
             let mut end = self.lock();
@@ -75,7 +75,7 @@ impl<DB: Database> Running<DB> {
             end.forced
         };
         self.ended.notify_waiters();
-        !forced
+        !forced || DB::IN_PROCESS
     }
 
     async fn ended(&self) {

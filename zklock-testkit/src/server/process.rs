@@ -60,6 +60,8 @@ impl Launch {
             .args(&self.args)
             .current_dir(&self.folder)
             .env("LC_ALL", "C")
+            // MariaDB, for one, removes at its start what others have in a shared one.
+            .env("TMPDIR", &self.folder)
             // The watchdog looks at this, too.
             .stdin(Stdio::null())
             // Ctrl-C in a terminal ends the tests; what becomes of the servers is decided here.

@@ -115,7 +115,8 @@ impl MariaDbBuilder {
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
             .arg("--skip-name-resolve")
             .args(as_root())
-            .arg(option("--datadir=", &data));
+            .arg(option("--datadir=", &data))
+            .arg(option("--tmpdir=", folder.path()));
         let (status, log) = install.output().map_err(Error::io("running mariadb-install-db"))?;
         if !status.success() {
             let reason = format!("{} ended with {status}", install.program().display());
@@ -132,6 +133,7 @@ impl MariaDbBuilder {
             .arg("--no-defaults")
             .args(as_root())
             .arg(option("--datadir=", data))
+            .arg(option("--tmpdir=", folder))
             .arg(format!("--port={port}"))
             .arg(format!("--max-connections={}", self.max_connections))
             .arg(format!("--innodb-flush-log-at-trx-commit={flush}"))

@@ -110,6 +110,7 @@ impl ZooKeeperBuilder {
                 "-Xshare:auto",
                 "-XX:-UsePerfData",
                 "-Djava.net.preferIPv4Stack=true",
+                "-Djava.io.tmpdir=.",
                 "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
                 "-Dorg.slf4j.simpleLogger.showDateTime=true",
                 "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",

@@ -1,5 +1,6 @@
 mod builder;
 mod chroot;
+mod counter;
 mod expire;
 mod install;
 mod node;

@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::builder::ZooKeeperBuilder;
@@ -43,9 +44,13 @@ impl Server {
         self.port.number()
     }
 
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// Removes the data of a server that does not run, but for its place in an ensemble.
     pub(crate) fn wipe(&self) -> Result<(), Error> {
-        let data = self.folder.path().join("data");
+        let data = self.data();
         let id = fs::read_to_string(data.join("myid")).ok().and_then(|id| id.trim().parse().ok());
         fs::remove_dir_all(&data).map_err(Error::io(format!("removing {}", data.display())))?;
         self.create_data(id)
@@ -85,7 +90,7 @@ impl Server {
     }
 
     fn create_data(&self, id: Option<usize>) -> Result<(), Error> {
-        let data = self.folder.path().join("data");
+        let data = self.data();
         fs::create_dir(&data).map_err(Error::io(format!("creating {}", data.display())))?;
         if let Some(id) = id {
             fs::write(data.join("myid"), id.to_string()).map_err(Error::io("writing myid"))?;

@@ -55,7 +55,10 @@ async fn read(session: &Arc<Session>, path: &LockPath, most: usize) -> Result<Ve
         Err(error) => return Err(failed(error)),
     };
     let names = queue::in_order(&children);
-    let mut entries = Vec::new();
+    let clear = queue::names_decide(&names);
+    let most = if clear { most } else { MOST };
+    // With the transactions that made them.
+    let mut entries: Vec<(i64, QueueEntry)> = Vec::new();
     for names in names[..names.len().min(most)].chunks(100) {
         let answers = session
             .ask(|client| async move {
@@ -76,19 +79,26 @@ async fn read(session: &Arc<Session>, path: &LockPath, most: usize) -> Result<Ve
             .await?
             .map_err(failed)?;
         for (name, answer) in names.iter().zip(answers) {
-            let is_holder = entries.is_empty();
             match answer {
-                Some(Some((data, stat))) => entries.push(entry(name, is_holder, &data, &stat)),
-                Some(None) => entries.push(QueueEntry {
-                    is_holder,
-                    identity: None,
-                    function: None,
-                    since: None,
-                    name: (*name).to_owned(),
-                }),
+                Some(Some((data, stat))) => entries.push((stat.czxid, entry(name, false, &data, &stat))),
+                Some(None) => {
+                    // Where it stands is all that is known of it.
+                    let czxid = entries.last().map_or(0, |(czxid, _)| *czxid);
+                    let name = (*name).to_owned();
+                    let unknown =
+                        QueueEntry { is_holder: false, identity: None, function: None, since: None, name };
+                    entries.push((czxid, unknown));
+                }
                 None => {}
             }
         }
+    }
+    if !clear {
+        entries.sort_by_key(|(czxid, _)| *czxid);
+    }
+    let mut entries: Vec<_> = entries.into_iter().map(|(_, entry)| entry).collect();
+    if let Some(first) = entries.first_mut() {
+        first.is_holder = true;
     }
     Ok(entries)
 }

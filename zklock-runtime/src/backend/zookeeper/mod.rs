@@ -2,8 +2,10 @@
 //!
 //! One session for a `Locks`, shared by all its locks ([`session`], kept by [`supervisor`]). A fair lock is a
 //! directory of contenders ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`]). What was
-//! created is owned by a value ([`contender`]) that hands it to the [`janitor`] when dropped.
+//! created ([`entry`]) is owned by a value ([`contender`]) that hands it to the [`janitor`] when dropped. One persistent
+//! node below the chroot is ours and stays: the id of the ensemble ([`ensemble::NODE`]).
 
+mod acquire;
 mod address;
 mod answer;
 mod attempt;
@@ -11,10 +13,13 @@ mod backoff;
 mod contender;
 mod directories;
 mod ensemble;
+mod entry;
 mod fair;
 mod inspect;
 mod janitor;
 mod looks;
+#[cfg(test)]
+mod model;
 mod nodes;
 mod parents;
 mod plain;
@@ -32,12 +37,7 @@ use zookeeper_client as zk;
 
 pub(crate) use self::address::Address;
 use self::{
-    answer::Setback,
-    attempt::{Attempt, Progress, Stage},
-    backoff::Backoff,
-    session::Session,
-    supervisor::Current,
-    turns::Turns,
+    acquire::Acquire, answer::Setback, backoff::Backoff, session::Session, supervisor::Current, turns::Turns,
 };
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;
@@ -84,12 +84,6 @@ pub(crate) struct ZooKeeper {
     closing: watch::Sender<bool>,
     turns: Arc<Turns>,
 }
-
-/// For how long a first answer is waited for when waiting was not asked for.
-const ONE_TRY: Duration = Duration::from_secs(1);
-
-/// For how long the holder's name is looked up for an error.
-const LOOK_UP: Duration = Duration::from_millis(250);
 
 impl ZooKeeper {
     /// Connects, trying again until `wait_until`. Cancel-safe: nothing is left behind but a session that times out.
@@ -203,94 +197,6 @@ impl Backend for ZooKeeper {
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
         self.closing.send_replace(true);
-    }
-}
-
-/// One call of `acquire`, on the engine's thread.
-struct Acquire {
-    config: Arc<Config>,
-    current: watch::Receiver<Current>,
-    turns: Arc<Turns>,
-    request: Request,
-    started: Tick,
-}
-
-impl Acquire {
-    /// Dropping what is tried is enough to withdraw: nodes belong to values that take them away.
-    async fn run(&self, gone: impl Future<Output = ()>) -> Result<Arc<Hold>, Error> {
-        let progress = Progress::default();
-        // One try is made even if there is no time to wait; it gets the time for an answer.
-        let until = if self.request.wait_until > self.started {
-            self.request.wait_until
-        } else {
-            self.started + ONE_TRY
-        };
-        let contended = tokio::select! {
-            contended = self.contend(&progress) => contended,
-            () = gone => Err(Error::Closed),
-            () = async { tokio::time::sleep(until.remaining()).await } => Err(self.timed_out(&progress)),
-        };
-        if let Ok(hold) = &contended {
-            self.request.granted(hold);
-        }
-        match contended {
-            Err(Error::Busy { path, waited, holder: None }) => {
-                Err(Error::Busy { holder: self.holder().await, path, waited })
-            }
-            contended => contended,
-        }
-    }
-
-    async fn contend(&self, progress: &Progress) -> Result<Arc<Hold>, Error> {
-        let mut last = None;
-        loop {
-            let session = live(&self.current, last.as_ref()).await?;
-            let attempt =
-                Attempt { session: &session, request: &self.request, started: self.started, progress };
-            let tried = if self.request.options.fair {
-                fair::acquire(&attempt).await
-            } else {
-                plain::acquire(&attempt, &self.turns).await
-            };
-            match tried {
-                Ok(hold) => return Ok(hold),
-                Err(Setback::Failed(error)) => return Err(error),
-                Err(Setback::SessionOver) => {
-                    progress.is(Stage::Asking);
-                    last = Some(session);
-                }
-            }
-        }
-    }
-
-    /// Whether it was the others or the server that took too long.
-    fn timed_out(&self, progress: &Progress) -> Error {
-        let waited = self.started.elapsed();
-        let (is_connected, source) = match &*self.current.borrow() {
-            Current::Live(session) => (session.validity.is_connected(), None),
-            Current::None(Some(Error::Unavailable { source, .. })) => (false, source.clone()),
-            Current::None(error) => (false, error.clone().map(Cause::new)),
-            Current::Closed => return Error::Closed,
-        };
-        // An answer that takes less than a second is not missing yet, only late for so short a wait.
-        match progress.stage() {
-            Stage::BeforeDirectory if is_connected => {
-                let node = format!("{}{}", self.config.address.chroot(), self.request.path);
-                plain::a_directory(&self.request.path, &node)
-            }
-            stage if is_connected && (stage == Stage::Queueing || waited < ONE_TRY) => {
-                Error::Busy { path: self.request.path.clone(), waited, holder: None }
-            }
-            _ => Error::Unavailable { servers: self.config.address.servers(), waited, source },
-        }
-    }
-
-    async fn holder(&self) -> Option<String> {
-        let session = match &*self.current.borrow() {
-            Current::Live(session) => session.clone(),
-            Current::None(_) | Current::Closed => return None,
-        };
-        tokio::time::timeout(LOOK_UP, inspect::holder_of(&session, &self.request.path)).await.ok()?
     }
 }
 

@@ -87,6 +87,13 @@ pub(super) fn in_order(children: &[String]) -> Vec<&str> {
     contenders.into_iter().map(|(_, child)| child).collect()
 }
 
+/// Whether the order of the sequences is that of the queue: not past the end of the server's counter, see [`place`].
+pub(super) fn names_decide(in_order: &[&str]) -> bool {
+    let sequences: Vec<_> = in_order.iter().filter_map(|name| nodes::sequence(name)).collect();
+    !sequences.iter().any(|&sequence| is_past_the_end(sequence))
+        && sequences.windows(2).all(|pair| pair[0] != pair[1])
+}
+
 fn is_past_the_end(sequence: i32) -> bool {
     sequence == i32::MAX || sequence < 0
 }
@@ -108,6 +115,21 @@ mod tests {
 
     fn names(sequences: &[i32]) -> Vec<String> {
         sequences.iter().map(|&sequence| name(sequence)).collect()
+    }
+
+    #[test]
+    fn names_decide_up_to_the_end_of_the_counter() {
+        for (sequences, decide) in [
+            (&[][..], true),
+            (&[7, 9], true),
+            (&[7, 7], false),
+            (&[i32::MAX - 1], true),
+            (&[i32::MAX - 1, i32::MAX], false),
+            (&[i32::MIN, i32::MAX], false),
+        ] {
+            let names = names(sequences);
+            assert_eq!(names_decide(&in_order(&names)), decide, "{sequences:?}");
+        }
     }
 
     #[test]

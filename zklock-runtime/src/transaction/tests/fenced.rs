@@ -21,6 +21,7 @@ on_each_database!(
     another_grant_with_the_same_token_is_fenced,
     a_row_of_another_ensemble_is_foreign_until_adopted,
     adoption_of_one_path_leaves_the_others,
+    rows_adopted_away_and_back_take_no_stale_token,
     a_row_that_vanished_is_created_again,
     a_cleaned_up_path_takes_no_stale_token,
     a_clean_up_leaves_young_rows_and_other_ensembles,
@@ -115,6 +116,23 @@ async fn a_row_of_another_ensemble_is_foreign_until_adopted<DB: Bench>() {
     let error = lab.begin(&hold).await.unwrap_err();
     assert!(matches!(error, Error::ForeignFence { .. }), "{error}");
     lab.assert_clean(1000).await;
+}
+
+async fn rows_adopted_away_and_back_take_no_stale_token<DB: Bench>() {
+    for key in [None, Some("/a")] {
+        let lab = Lab::<DB>::new().await;
+        let (paused, _) = lab.hold("/a");
+        for _ in 0..4 {
+            pass(&lab, "/a").await;
+        }
+        for ensemble in [ensemble(7), Ensemble::MEMORY, ensemble(7), Ensemble::MEMORY] {
+            assert_eq!(soon(adopt(&lab.pool, ensemble, key)).await.unwrap(), 1);
+        }
+        let error = lab.begin(&paused).await.unwrap_err();
+        assert!(matches!(error, Error::Fenced { .. }), "{error}");
+        pass(&lab, "/a").await;
+        lab.assert_clean(1000).await;
+    }
 }
 
 async fn adoption_of_one_path_leaves_the_others<DB: Bench>() {
@@ -230,6 +248,28 @@ async fn waits<DB: Bench>(spec: TxSpec) {
     // And now the older one is stale, at any isolation.
     let error = lab.begin_as(&older, spec).await.unwrap_err();
     assert!(matches!(error, Error::Fenced { .. } | Error::Lost { .. }), "{error}");
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn conflicts_without_end_are_told() {
+    type Db = sqlx::Postgres;
+    let lab = Lab::<Db>::new().await;
+    pass(&lab, "/a").await;
+    let mut beside = lab.beside.acquire().await.unwrap();
+    let conflict = "CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS \
+                    $$ BEGIN RAISE EXCEPTION 'in dispute' USING ERRCODE = '40001'; END $$; \
+                    CREATE TRIGGER conflict BEFORE UPDATE ON zklock_fence \
+                    FOR EACH ROW EXECUTE FUNCTION conflict()";
+    Db::run(&mut beside, conflict).await.unwrap();
+    // Not even with a hold that never ends.
+    let (hold, _) = lab.hold_for("/a", None);
+    let error = lab.begin(&hold).await.unwrap_err();
+    assert!(matches!(error, Error::Database { .. }), "{error}");
+    assert!(error.to_string().contains("in dispute"), "{error}");
+    Db::run(&mut beside, "DROP TRIGGER conflict ON zklock_fence").await.unwrap();
+    pass(&lab, "/a").await;
+    lab.assert_clean(1000).await;
 }
 
 async fn many_paths_at_once<DB: Bench>() {

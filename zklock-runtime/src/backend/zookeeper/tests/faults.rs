@@ -13,7 +13,7 @@ use super::support::{
     Peer, SESSION, SOON, chroot, count, fair, is_queued, plain, release, request, until, within,
 };
 use crate::{
-    backend::{Backend, zookeeper::session::Session},
+    backend::zookeeper::session::Session,
     error::{Error, LostReason},
     hold::{Hold, State},
     token::FencingToken,

@@ -1,3 +1,8 @@
+//! One grant, and what may become of it.
+
+mod state;
+mod validity;
+
 use std::{
     fmt,
     future::Future,
@@ -12,6 +17,8 @@ use std::{
 use tokio::sync::{Notify, futures::OwnedNotified};
 use uuid::Uuid;
 
+use self::state::{Refusal, Word};
+pub(crate) use self::{state::State, validity::Validity};
 use crate::{
     clock::Tick,
     error::{Error, LostReason},
@@ -30,7 +37,11 @@ pub(crate) struct Hold {
     since: Tick,
     since_wall: SystemTime,
     deadline: AtomicU64,
-    state: AtomicU8,
+    state: Word,
+    /// The code of the reason for which it is to end as soon as no nested COMMIT is on its way any more; else zero.
+    late: AtomicU8,
+    /// This hold's own COMMIT was started, and those that it is nested in know of it.
+    has_commit: AtomicBool,
     /// Wakes whoever must stop when the hold ends, and whoever waits for the contender to be gone.
     changed: Arc<Notify>,
     gone: AtomicBool,
@@ -49,14 +60,6 @@ pub(crate) struct Grant {
     /// Names this grant in the fence row and in logs.
     pub(crate) attempt: Uuid,
     pub(crate) validity: Arc<Validity>,
-}
-
-/// Until when the server surely keeps our nodes; shared by all holds of one session.
-#[derive(Debug)]
-pub(crate) struct Validity {
-    until: AtomicU64,
-    connected: AtomicBool,
-    ended: AtomicBool,
 }
 
 /// What stands in the queue for a hold.
@@ -84,15 +87,6 @@ pub(crate) trait Overseer: Send + Sync + fmt::Debug {
     fn moved(&self, hold: &Arc<Hold>);
     /// The contender is being taken away, nothing is left to watch.
     fn let_go(&self, hold: &Hold);
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Held,
-    /// COMMIT is on its way: its answer decides, nobody can take the hold any more.
-    Committing,
-    Released,
-    Ended(LostReason),
 }
 
 struct Slot {
@@ -139,8 +133,11 @@ impl Hold {
             since: Tick::now(),
             since_wall: SystemTime::now(),
             deadline: AtomicU64::new(deadline.as_nanos()),
-            state: AtomicU8::new(State::Held.code()),
-            changed: Arc::new(Notify::new()),
+            state: Word::held(),
+            late: AtomicU8::new(0),
+            has_commit: AtomicBool::new(false),
+            // One for a grant and all that enters it again: whoever waits for an end of one waits for them all.
+            changed: parent.as_ref().map_or_else(Arc::default, |parent| parent.changed.clone()),
             gone: AtomicBool::new(false),
             slot: Mutex::new(Slot {
                 contender,
@@ -208,7 +205,7 @@ impl Hold {
     }
 
     pub(crate) fn state(&self) -> State {
-        State::from_code(self.state.load(Ordering::Acquire))
+        self.state.state()
     }
 
     /// Whether the lock is ours by all that can be known here and now: the state, the session, the deadline.
@@ -253,21 +250,66 @@ impl Hold {
         if self.grant.validity.is_connected() { Ok(()) } else { Err(LostReason::Unconfirmed) }
     }
 
-    /// `Held -> Committing`: from here on only the answer of the database decides.
+    /// `Held -> Committing`: from here on only the answer of the database decides, for this hold and for those that it
+    /// is nested in.
     pub(crate) fn start_commit(self: &Arc<Self>) -> Result<(), LostReason> {
         self.may_commit()?;
-        match self.step(State::Held, State::Committing) {
-            Ok(()) => Ok(()),
-            Err(State::Ended(reason)) => Err(reason),
-            Err(_) => Err(LostReason::Released),
+        let taken = |state| match state {
+            State::Ended(reason) => reason,
+            State::Held | State::Committing | State::Released => LostReason::Released,
+        };
+        let mut entered: Vec<&Arc<Self>> = Vec::new();
+        for outer in self.outer() {
+            if let Err(state) = outer.state.enter_commit() {
+                entered.into_iter().for_each(Self::leave_commit);
+                return Err(taken(state));
+            }
+            entered.push(outer);
+        }
+        if let Err(state) = self.state.step(State::Held, State::Committing) {
+            entered.into_iter().for_each(Self::leave_commit);
+            return Err(taken(state));
+        }
+        self.has_commit.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// The COMMIT that was started has its answer, or will never have one.
+    fn commit_is_over(&self) {
+        if self.has_commit.swap(false, Ordering::SeqCst) {
+            self.outer().for_each(Self::leave_commit);
         }
     }
 
+    /// A nested COMMIT is over: what was to happen meanwhile happens now.
+    fn leave_commit(self: &Arc<Self>) {
+        self.state.leave_commit();
+        let late = self.late.load(Ordering::SeqCst);
+        if let (false, State::Ended(reason)) = (late == 0, State::from_code(late)) {
+            self.end(reason);
+        } else {
+            // The deadline, by the clock. The verdict is acted on, and not needed here.
+            let _ = self.check();
+        }
+    }
+
+    /// The holds that this one is nested in, the next one first.
+    fn outer(&self) -> impl Iterator<Item = &Arc<Self>> {
+        std::iter::successors(self.parent.as_ref(), |hold| hold.parent.as_ref())
+    }
+
     /// `Held -> Ended`, by whoever comes first. False when it was not there to be taken: already ended, released,
-    /// or committing.
+    /// or committing. One in which a nested COMMIT is on its way ends right after that.
     pub(crate) fn end(self: &Arc<Self>, reason: LostReason) -> bool {
-        if self.step(State::Held, State::Ended(reason)).is_err() {
-            return false;
+        while let Err(refusal) = self.state.end(reason) {
+            if refusal != Refusal::Committing {
+                return false;
+            }
+            self.late.store(State::Ended(reason).code(), Ordering::SeqCst);
+            // Looked at after it is noted: else the last COMMIT could be over in between, and nobody would act.
+            if self.state.is_committing_inside() {
+                return false;
+            }
         }
         self.has_ended();
         true
@@ -276,8 +318,7 @@ impl Hold {
     /// `Held -> Ended(Overrun)`, unless the deadline was moved or the hold taken meanwhile.
     pub(crate) fn overrun(self: &Arc<Self>) -> bool {
         let slot = self.slot();
-        if Tick::now() < self.deadline() || self.step(State::Held, State::Ended(LostReason::Overrun)).is_err()
-        {
+        if Tick::now() < self.deadline() || self.state.end(LostReason::Overrun).is_err() {
             return false;
         }
         drop(slot);
@@ -323,21 +364,26 @@ impl Hold {
     pub(crate) fn attach(self: &Arc<Self>, transaction: &Arc<dyn Stop>) -> Attached {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
-        let mut hold = Some(self);
-        while let Some(each) = hold {
-            each.slot().transactions.push((id, transaction.clone()));
-            hold = each.parent.as_ref();
+        for hold in std::iter::once(self).chain(self.outer()) {
+            hold.slot().transactions.push((id, transaction.clone()));
         }
         Attached { hold: self.clone(), id }
     }
 
-    /// The work under `inner` has become a part of the transaction that runs under this hold: its lock is kept until
-    /// that has ended, whoever releases it.
+    /// The work under `inner` has become a part of this hold's own transaction: its lock is kept until that has ended,
+    /// whoever releases it.
     pub(crate) fn keep(&self, inner: &Arc<Self>) {
-        let mut slot = self.slot();
-        if let Some((id, stop)) = slot.transactions.last().cloned() {
-            slot.joined.push((id, inner.clone()));
-            inner.slot().transactions.push((id, stop));
+        // Its own is the first: what is nested in it began later.
+        let Some((id, stop)) = self.slot().transactions.first().cloned() else { return };
+        for hold in std::iter::once(inner).chain(inner.outer()) {
+            let mut slot = hold.slot();
+            if slot.transactions.iter().any(|(each, _)| *each == id) {
+                // It is nested in us, or in what we are nested in.
+                continue;
+            }
+            slot.transactions.push((id, stop.clone()));
+            drop(slot);
+            self.slot().joined.push((id, hold.clone()));
         }
     }
 
@@ -354,7 +400,7 @@ impl Hold {
     /// Gives the lock back, once its transaction (if any) has ended. Safe to call more than once.
     pub(crate) fn release(self: &Arc<Self>) {
         for from in [State::Held, State::Committing] {
-            if self.step(from, State::Released).is_ok() {
+            if self.state.step(from, State::Released).is_ok() {
                 self.changed.notify_waiters();
             }
         }
@@ -387,6 +433,7 @@ impl Hold {
         };
         let joined: Vec<(u64, Arc<Self>)> = joined;
         for (_, hold) in &joined {
+            hold.commit_is_over();
             hold.detach(id);
         }
         if let Some(contender) = contender {
@@ -441,20 +488,10 @@ impl Hold {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if let Some(parent) = &self.parent {
-                let parent_changed = parent.changed.notified();
-                tokio::pin!(parent_changed);
-                parent_changed.as_mut().enable();
-                if let Some(reason) = self.over().or_else(|| parent.over()) {
-                    return reason;
-                }
-                tokio::select! { () = changed => {}, () = parent_changed => {} }
-            } else {
-                if let Some(reason) = self.over() {
-                    return reason;
-                }
-                changed.await;
+            if let Some(reason) = self.over().or_else(|| self.outer().find_map(|outer| outer.over())) {
+                return reason;
             }
+            changed.await;
         }
     }
 
@@ -474,16 +511,11 @@ impl Hold {
     /// What a caller is told when the hold ended for `reason`.
     pub(crate) fn error(&self, reason: LostReason) -> Error {
         match reason {
-            LostReason::Overrun => Error::Overrun { path: self.path().clone(), held: self.held_for() },
-            reason => Error::Lost { path: self.path().clone(), reason },
+            LostReason::Overrun => {
+                Error::Overrun { path: self.path().clone(), held: self.held_for(), rolled_back: false }
+            }
+            reason => Error::Lost { path: self.path().clone(), reason, rolled_back: false },
         }
-    }
-
-    fn step(&self, from: State, to: State) -> Result<(), State> {
-        self.state
-            .compare_exchange(from.code(), to.code(), Ordering::AcqRel, Ordering::Acquire)
-            .map(|_| ())
-            .map_err(State::from_code)
     }
 
     fn slot(&self) -> MutexGuard<'_, Slot> {
@@ -533,10 +565,9 @@ pub(crate) struct Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        let mut hold = Some(&self.hold);
-        while let Some(each) = hold {
-            each.detach(self.id);
-            hold = each.parent.as_ref();
+        self.hold.commit_is_over();
+        for hold in std::iter::once(&self.hold).chain(self.hold.outer()) {
+            hold.detach(self.id);
         }
     }
 }
@@ -555,92 +586,5 @@ impl Stop for StopAll {
             }
             outcome
         })
-    }
-}
-
-impl Validity {
-    /// Of a backend without sessions.
-    pub(crate) fn unlimited() -> Arc<Self> {
-        Arc::new(Self {
-            until: AtomicU64::new(Tick::NEVER.as_nanos()),
-            connected: AtomicBool::new(true),
-            ended: AtomicBool::new(false),
-        })
-    }
-
-    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
-    pub(crate) fn until(until: Tick) -> Arc<Self> {
-        Arc::new(Self {
-            until: AtomicU64::new(until.as_nanos()),
-            connected: AtomicBool::new(true),
-            ended: AtomicBool::new(false),
-        })
-    }
-
-    /// The server confirmed the session: it stands until then, if not longer already.
-    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
-    pub(crate) fn confirm(&self, until: Tick) {
-        self.until.fetch_max(until.as_nanos(), Ordering::AcqRel);
-    }
-
-    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
-    pub(crate) fn connected(&self, connected: bool) {
-        self.connected.store(connected, Ordering::Release);
-    }
-
-    /// The session is over for good.
-    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
-    pub(crate) fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-    }
-
-    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
-    pub(crate) fn valid_until(&self) -> Tick {
-        Tick::from_nanos(self.until.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Acquire)
-    }
-
-    /// Why nothing of this session is held any more, if so.
-    pub(crate) fn verdict(&self, now: Tick) -> Option<LostReason> {
-        if self.ended.load(Ordering::Acquire) {
-            Some(LostReason::SessionExpired)
-        } else if now >= Tick::from_nanos(self.until.load(Ordering::Acquire)) {
-            Some(LostReason::Unconfirmed)
-        } else {
-            None
-        }
-    }
-}
-
-impl State {
-    fn code(self) -> u8 {
-        match self {
-            Self::Held => 0,
-            Self::Committing => 1,
-            Self::Released => 2,
-            Self::Ended(LostReason::Unconfirmed) => 3,
-            Self::Ended(LostReason::SessionExpired) => 4,
-            Self::Ended(LostReason::NodeGone) => 5,
-            Self::Ended(LostReason::Overrun) => 6,
-            Self::Ended(LostReason::Closed) => 7,
-            Self::Ended(LostReason::Released) => 8,
-        }
-    }
-
-    fn from_code(code: u8) -> Self {
-        match code {
-            0 => Self::Held,
-            1 => Self::Committing,
-            2 => Self::Released,
-            3 => Self::Ended(LostReason::Unconfirmed),
-            4 => Self::Ended(LostReason::SessionExpired),
-            5 => Self::Ended(LostReason::NodeGone),
-            6 => Self::Ended(LostReason::Overrun),
-            7 => Self::Ended(LostReason::Closed),
-            _ => Self::Ended(LostReason::Released),
-        }
     }
 }

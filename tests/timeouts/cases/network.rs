@@ -1,0 +1,103 @@
+//! What is on its way is held up between the client and the server, so that the order of things can be seen.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use zklock_testkit::Proxy;
+
+use super::{
+    create_behind_a_proxy, pool,
+    shop::{Shop, Then},
+};
+use crate::support::{Outcome, queued, soon};
+
+async fn shop_behind_a_proxy() -> Outcome<(Arc<Shop>, Proxy)> {
+    let (direct, via, proxy) = create_behind_a_proxy().await?;
+    Ok((Arc::new(Shop::open_on(direct, pool(via, 1)).await?), proxy))
+}
+
+/// The answer to COMMIT is on its way: the lock is not free before it is there.
+#[tokio::test]
+async fn g04_the_lock_is_not_released_before_the_commit_is_acknowledged() -> Outcome {
+    let (shop, proxy) = shop_behind_a_proxy().await?;
+    // Whatever is done once, is done.
+    soon("a call", shop.write(1, 1, Then::Return)).await?;
+    let answer = proxy.hold_reply("COMMIT", 1);
+    let call = tokio::spawn({
+        let shop = shop.clone();
+        async move { shop.write(2, 1, Then::Return).await }
+    });
+    answer.fired().await?;
+    let waiter = tokio::spawn(shop.locks.mutex("/orders").acquire());
+    queued(&shop.locks, "/orders", 2).await?;
+    assert_eq!(shop.writer(2).await?, Some(1), "the server has committed");
+    // Far longer than a release takes: nothing comes of it.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+        assert!(shop.locks.mutex("/orders").try_acquire().await?.is_none());
+    }
+    assert!(!waiter.is_finished() && !call.is_finished());
+    answer.release();
+    soon("the call", call).await??;
+    soon("the lock", waiter).await??.release().await?;
+    soon("a clean pool", shop.pool_is_clean()).await
+}
+
+/// A rollback that gets stuck: the lock is not free before the transaction is over, be it by another way.
+#[tokio::test]
+async fn g05_the_lock_is_not_released_before_the_rollback() -> Outcome {
+    for way in ["dropped", "failed", "panicked"] {
+        let (shop, proxy) = shop_behind_a_proxy().await?;
+        soon("a call", shop.write(1, 1, Then::Return)).await?;
+        let stuck = proxy.hold_request("ROLLBACK", 1);
+        let (written, is_written) = oneshot::channel();
+        let call = tokio::spawn({
+            let shop = shop.clone();
+            async move {
+                match way {
+                    "dropped" => shop.hang(2, 1, written, Then::Await).await,
+                    "failed" => shop.write(2, 1, Then::Fail).await,
+                    _ => shop.write(2, 1, Then::Panic).await,
+                }
+            }
+        });
+        if way == "dropped" {
+            soon("the write", is_written).await?;
+            call.abort();
+        }
+        stuck.fired().await?;
+        let guard = soon("the lock", shop.locks.mutex("/orders").acquire()).await?;
+        assert_eq!(shop.writer(2).await?, None);
+        let writable = shop.is_writable_at_once(2).await?;
+        assert!(writable.is_ok(), "released while the transaction was open ({way}): {writable:?}");
+        guard.release().await?;
+        stuck.release();
+        let result = soon("the end of the call", call).await;
+        assert!(!matches!(result, Ok(Ok(_))), "{way}: {result:?}");
+        soon("a clean pool", shop.pool_is_clean()).await?;
+    }
+    Ok(())
+}
+
+/// A wait for BEGIN is no body.
+#[tokio::test]
+async fn g04_the_body_does_not_run_before_begin_is_answered() -> Outcome {
+    let (shop, proxy) = shop_behind_a_proxy().await?;
+    soon("a call", shop.write(1, 1, Then::Return)).await?;
+    let answer = proxy.hold_reply("SAVEPOINT", 1);
+    let (written, mut is_written) = oneshot::channel();
+    let call = tokio::spawn({
+        let shop = shop.clone();
+        async move { shop.hang(2, 1, written, Then::Return).await }
+    });
+    answer.fired().await?;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(is_written.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
+    assert!(shop.locks.mutex("/orders").try_acquire().await?.is_none(), "granted before BEGIN");
+    answer.release();
+    soon("the call", call).await??;
+    assert_eq!(shop.writer(2).await?, Some(1));
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Holders of zklock's locks, in processes of their own, while all around them fails at random; and a look through
+//! what they wrote down for anything that must not be.
+//!
+//! `cargo run --release -p zklock-testkit --bin torture -- --minutes 2 --seed 1`
+
+mod args;
+mod event;
+mod faults;
+mod history;
+mod holder;
+mod log;
+mod processes;
+mod random;
+mod record;
+mod supervisor;
+mod work;
+
+use std::process::ExitCode;
+
+use self::args::Args;
+pub use self::event::{Event, Outcome, What};
+pub use self::history::{Excuse, FaultWindow, History, Increment, Violation, check};
+
+/// The program: a failure if anything was wrong, 2 if it could not be run.
+pub fn main() -> ExitCode {
+    let done = Args::parse(std::env::args().skip(1), crate::random::random())
+        .map_err(|wrong| format!("{wrong}\n\n{}", args::USAGE));
+    let done = done.and_then(|args| run(args).map_err(|error| error.to_string()));
+    done.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        ExitCode::from(2)
+    })
+}
+
+fn run(args: Args) -> Result<ExitCode, crate::Error> {
+    let start = |mut runtime: tokio::runtime::Builder| {
+        runtime.enable_all().build().map_err(crate::Error::io("starting a runtime"))
+    };
+    match args {
+        Args::Help => {
+            println!("{}", args::USAGE);
+            Ok(ExitCode::SUCCESS)
+        }
+        // On one thread: the holders end with the thread that started them.
+        Args::Supervisor(supervision) => {
+            start(tokio::runtime::Builder::new_current_thread())?.block_on(supervisor::run(supervision))
+        }
+        Args::Holder(holding) => {
+            start(tokio::runtime::Builder::new_multi_thread())?.block_on(holder::run(holding))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
