@@ -78,7 +78,7 @@ async fn g12_a_database_that_dies_during_commit_is_told_honestly() -> Outcome {
             Ok(()) => assert!(is_written),
             Err(Problem::Lock(Error::NotCommitted { .. })) => assert!(!is_written),
             Err(Problem::Lock(Error::CommitUnknown { .. })) => {}
-            Err(_) => panic!("{result:?}"),
+            Err(problem) => panic!("{problem:?}"),
         }
         assert_eq!(is_written, arrives, "{result:?}");
         queued(&shop.locks, "/orders", 0).await?;

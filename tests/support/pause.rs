@@ -26,7 +26,7 @@ impl Pause {
     pub(crate) async fn here(self) {
         let _ = self.reached.send(());
         if self.go_on.await.is_err() {
-            pending().await;
+            pending::<()>().await;
         }
     }
 }
