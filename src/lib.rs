@@ -41,7 +41,8 @@
 //! - [`zk_lock`] lists the arguments of the attribute.
 //! - [`Locks`] is the connection; [`Locks::memory`] gives the same semantics in one process, with no server.
 //! - [`Guard`] is a lock that is held, for code without the attribute.
-//! - [`Error`] says what happened and whether it had an effect. Only [`Error::CommitUnknown`] leaves that open.
+//! - [`Error`] says what happened and whether it had an effect. Only [`Error::CommitUnknown`] and
+//!   [`Error::TransactionEnded`] leave that open.
 //! - [`FencingToken`] protects what is not in the transaction: see below.
 //!
 //! # What is promised

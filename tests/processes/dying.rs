@@ -97,7 +97,7 @@ async fn stopped(mode: &str) -> Outcome {
     late.tell("go on")?;
     late.signal(Signal::Continue)?;
     let refused = late.says("refused")?;
-    let known = ["Lost", "Overrun", "Fenced", "NotCommitted"];
+    let known = ["Lost", "Overrun", "Fenced", "NotCommitted", "TransactionEnded"];
     assert!(known.iter().any(|known| refused.contains(known)), "{refused}");
     late.says("wrote later")?;
     late.ends()?;

@@ -164,8 +164,8 @@ use crate::{args::Args, errors::Errors, function::Function, injected::Injected, 
 /// # Errors
 ///
 /// Beside those of the body, all variants of `zklock::Error`, as its documentation says: `Busy` where `wait` was over,
-/// `Overrun` where `timeout` was, `Lost`, `InvalidPath`, `NotInstalled`, and with a transaction `Fenced`, `NotCommitted`
-/// and `CommitUnknown` among others.
+/// `Overrun` where `timeout` was, `Lost`, `InvalidPath`, `NotInstalled`, and with a transaction `Fenced`, `NotCommitted`,
+/// `CommitUnknown` and `TransactionEnded` among others.
 ///
 /// # Cancel safety
 ///

@@ -4,7 +4,7 @@ use sqlx_core::transaction::TransactionManager;
 use tokio::sync::oneshot;
 
 use super::{
-    database::{Database, Verdict},
+    database::{Database, GUARD, Verdict},
     resolve,
     session::{self, Session},
 };
@@ -28,10 +28,27 @@ pub(crate) async fn commit<DB: Database>(session: Box<Session<DB>>) -> Result<()
 
 async fn run<DB: Database>(mut session: Box<Session<DB>>, reply: oneshot::Sender<Result<(), Error>>) {
     let hold = session.hold().clone();
-    if let Err(error) = check(&mut session).await {
-        session::roll_back(session).await;
-        let _ = reply.send(Err(error));
-        return;
+    match check(&mut session).await {
+        Ok(()) => {}
+        Err(Failed::Known(error)) => {
+            session::roll_back(session).await;
+            let _ = reply.send(Err(error));
+            return;
+        }
+        Err(Failed::Cut(source)) => {
+            session.cut();
+            let verdict = resolve::resolve(session.running()).await;
+            let error = match verdict {
+                // Undone as a whole, and nothing can have followed it.
+                Some(Verdict::NotCommitted) if !DB::ENDS_SILENTLY => not_committed(&hold, source),
+                _ => ended(&hold, source),
+            };
+            if verdict.is_some() {
+                session.conclude();
+            }
+            let _ = reply.send(Err(error));
+            return;
+        }
     }
     let grace = session.grace();
     let connection = match session.connection() {
@@ -85,27 +102,77 @@ enum Cut {
     Late,
 }
 
+/// Why COMMIT is not sent.
+enum Failed {
+    Known(Error),
+    /// The link, or the time, ended before it was known what the transaction had come to.
+    Cut(Box<dyn std::error::Error + Send + Sync>),
+}
+
 /// Whether COMMIT may be sent: the transaction is the one that was begun, and the lock is held.
-async fn check<DB: Database>(session: &mut Session<DB>) -> Result<(), Error> {
+async fn check<DB: Database>(session: &mut Session<DB>) -> Result<(), Failed> {
     let hold = session.hold().clone();
-    let connection = session.connection()?;
-    let released = tokio::select! {
+    let connection = session.connection().map_err(Failed::Known)?;
+    let checked = tokio::select! {
         biased;
-        released = DB::release_guard(connection, remaining(&hold)) => released.map_err(Swallowed::Guard),
-        () = lapsed(&hold) => Err(Swallowed::Late),
+        checked = release::<DB>(connection, &hold) => checked,
+        () = lapsed(&hold) => Err(Failed::Cut("the database did not answer in time".into())),
     };
-    // Only now has the driver seen to all that it was told before. At any other depth COMMIT would be a mere
-    // RELEASE, or nothing at all, and the driver would call it a success.
-    let whole = released.and_then(|()| match DB::TransactionManager::get_transaction_depth(connection) {
-        1 => Ok(()),
-        _ => Err(Swallowed::Depth),
-    });
+    // What may stand must be told, whatever became of the lock.
+    if let Err(Failed::Known(error @ Error::TransactionEnded { .. })) = checked {
+        return Err(Failed::Known(error));
+    }
     // Right before COMMIT, by the clock: the process may have been stopped for any time, and must then write no
     // further.
     if let Some(reason) = hold.lapsed() {
-        return Err(hold.error(reason));
+        return Err(Failed::Known(hold.error(reason)));
     }
-    whole.map_err(|swallowed| not_committed(&hold, swallowed))
+    checked
+}
+
+async fn release<DB: Database>(connection: &mut DB::Connection, hold: &Hold) -> Result<(), Failed> {
+    if let Err(error) = DB::release_guard(connection, remaining(hold)).await {
+        return Err(match standing::<DB>(connection, GUARD, Some(&error)).await {
+            Standing::Intact => Failed::Known(not_committed(hold, Swallowed::Error(error))),
+            Standing::Gone => Failed::Known(ended(hold, error)),
+            Standing::Unknown => Failed::Cut(error.into()),
+        });
+    }
+    // Only now has the driver seen to all that it was told before. At any other depth COMMIT would be a mere
+    // RELEASE, or nothing at all, and the driver would call it a success.
+    match DB::TransactionManager::get_transaction_depth(connection) {
+        1 => Ok(()),
+        _ => Err(Failed::Known(not_committed(hold, Swallowed::Depth))),
+    }
+}
+
+/// Whether a transaction is still the one that `savepoint` was set in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is, and what was done after the savepoint is undone.
+    Intact,
+    /// It has ended.
+    Gone,
+    Unknown,
+}
+
+/// Asked after `error`. A transaction that has failed refuses everything but to return to a savepoint of its own; in
+/// another one that the body has begun since there is no such savepoint.
+pub(crate) async fn standing<DB: Database>(
+    connection: &mut DB::Connection,
+    savepoint: &str,
+    error: Option<&sqlx::Error>,
+) -> Standing {
+    match error {
+        Some(error) if DB::is_no_savepoint(error) => return Standing::Gone,
+        None | Some(sqlx::Error::Database(_)) => {}
+        Some(_) => return Standing::Unknown,
+    }
+    match DB::return_to(connection, savepoint).await {
+        Ok(()) => Standing::Intact,
+        Err(error) if DB::is_no_savepoint(&error) => Standing::Gone,
+        Err(_) => Standing::Unknown,
+    }
 }
 
 /// The time until the deadline, if there is one.
@@ -130,6 +197,10 @@ pub(crate) fn not_committed(
     Error::NotCommitted { path: hold.path().clone(), source: Cause::new(source) }
 }
 
+pub(crate) fn ended(hold: &Hold, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::TransactionEnded { path: hold.path().clone(), source: Cause::new(source) }
+}
+
 fn unknown(hold: &Hold, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::CommitUnknown { path: hold.path().clone(), source: Cause::new(source) }
 }
@@ -137,23 +208,18 @@ fn unknown(hold: &Hold, source: impl Into<Box<dyn std::error::Error + Send + Syn
 /// A body that returned as if all was well, in a transaction of which that is not true.
 #[derive(Debug)]
 pub(crate) enum Swallowed {
-    Guard(sqlx::Error),
+    Error(sqlx::Error),
     Depth,
-    Late,
 }
 
 impl fmt::Display for Swallowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Guard(error) => write!(
+            Self::Error(error) => write!(
                 f,
-                "the transaction was over or had failed before its end was reached ({error}): the error of a statement \
-                 was not passed on, or a statement ended it (COMMIT, or DDL on MySQL)"
+                "a statement failed, its error was not passed on, and the database refuses what follows ({error})"
             ),
             Self::Depth => f.write_str("a transaction begun inside of it was neither committed nor dropped"),
-            Self::Late => {
-                f.write_str("a statement that was left running on its connection did not end in time")
-            }
         }
     }
 }
@@ -161,8 +227,8 @@ impl fmt::Display for Swallowed {
 impl std::error::Error for Swallowed {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Guard(error) => Some(error),
-            Self::Depth | Self::Late => None,
+            Self::Error(error) => Some(error),
+            Self::Depth => None,
         }
     }
 }

@@ -38,6 +38,9 @@ pub trait Database: sqlx::Database + sealed::Sealed {
     /// outside only tells the connection's owner, and the last connection closed may be the end of the data.
     const IN_PROCESS: bool = false;
 
+    /// Whether a statement that fails, or DDL, may end the transaction, so that those after it take effect one by one.
+    const ENDS_SILENTLY: bool = true;
+
     /// A mark for a transaction that is about to begin.
     fn mark(writer: Uuid, may_run: MayRun) -> Self::Mark;
 
@@ -67,6 +70,15 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         connection: &mut Self::Connection,
         remaining: Option<Duration>,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// Returns to a savepoint, which also brings a transaction back that has failed since.
+    fn return_to(
+        connection: &mut Self::Connection,
+        savepoint: &str,
+    ) -> impl Future<Output = sqlx::Result<()>> + Send;
+
+    /// There is no such savepoint, or no transaction that one could be in.
+    fn is_no_savepoint(error: &sqlx::Error) -> bool;
 
     /// Tells a statement that runs in this process to stop, where there is such a thing.
     fn interrupt(mark: &Self::Mark) {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{
     TxSpec,
     begin::{failed, not_ready, refused},
-    commit::{Swallowed, not_committed},
+    commit::{Standing, Swallowed, ended, not_committed, standing},
     database::Database,
     fence::{self, NotReady, Row},
     session,
@@ -81,6 +81,11 @@ impl<'a, DB: Database> Joined<'a, DB> {
         self.connection
     }
 
+    /// As the driver names it.
+    pub(crate) fn savepoint(&self) -> String {
+        format!("_sqlx_savepoint_{}", self.depth.saturating_sub(1))
+    }
+
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
     }
@@ -90,18 +95,33 @@ impl<'a, DB: Database> Joined<'a, DB> {
         let hold = self.hold.clone();
         // The hold stays as it is: its lock is kept, and can be lost, until the outer transaction commits.
         hold.check().map_err(|reason| hold.error(reason))?;
-        let settled = DB::settle(self.connection).await;
-        settled.map_err(|error| not_committed(&hold, Swallowed::Guard(error)))?;
-        if DB::TransactionManager::get_transaction_depth(self.connection) != self.depth {
-            return Err(not_committed(&hold, Swallowed::Depth));
-        }
-        match DB::TransactionManager::commit(self.connection).await {
+        let error = match self.release().await {
             Ok(()) => {
                 self.depth = 0;
-                Ok(())
+                return Ok(());
             }
-            Err(error) => Err(not_committed(&hold, Swallowed::Guard(error))),
+            Err(error) => error,
+        };
+        let failed = match &error {
+            Swallowed::Error(error) => Some(error),
+            Swallowed::Depth => None,
+        };
+        let savepoint = self.savepoint();
+        match standing::<DB>(self.connection, &savepoint, failed).await {
+            Standing::Intact => Err(not_committed(&hold, error)),
+            Standing::Gone | Standing::Unknown => Err(match error {
+                Swallowed::Error(error) => ended(&hold, error),
+                error @ Swallowed::Depth => ended(&hold, error),
+            }),
         }
+    }
+
+    async fn release(&mut self) -> Result<(), Swallowed> {
+        DB::settle(self.connection).await.map_err(Swallowed::Error)?;
+        if DB::TransactionManager::get_transaction_depth(self.connection) != self.depth {
+            return Err(Swallowed::Depth);
+        }
+        DB::TransactionManager::commit(self.connection).await.map_err(Swallowed::Error)
     }
 }
 

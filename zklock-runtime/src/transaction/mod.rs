@@ -4,7 +4,7 @@
 //! The driver's own `Transaction` is not used for the outermost level. It gives a connection back to the pool
 //! whatever state it is in, while here it must be closed whenever that state is not known for certain.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use crate::{engine::Engine, error::Error, hold::Hold};
 
@@ -152,6 +152,14 @@ impl<'a, DB: Database> Tx<'a, DB> {
             Inner::Own(Some(session)) => session.connection(),
             Inner::Own(None) => Err(Error::Closed),
             Inner::Joined(joined) => Ok(joined.connection()),
+        }
+    }
+
+    /// The savepoint that all of the body's work comes after.
+    fn savepoint(&self) -> Cow<'static, str> {
+        match &self.0 {
+            Inner::Own(_) => Cow::Borrowed(database::GUARD),
+            Inner::Joined(joined) => Cow::Owned(joined.savepoint()),
         }
     }
 

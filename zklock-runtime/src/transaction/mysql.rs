@@ -108,6 +108,15 @@ impl Database for MySql {
         raw_sql("RELEASE SAVEPOINT zklock_guard").execute(connection).await.map(drop)
     }
 
+    async fn return_to(connection: &mut MySqlConnection, savepoint: &str) -> sqlx::Result<()> {
+        let text = format!("ROLLBACK TO SAVEPOINT {savepoint}");
+        raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
+    }
+
+    fn is_no_savepoint(error: &sqlx::Error) -> bool {
+        number(error) == Some(1305)
+    }
+
     async fn plain_rollback(connection: &mut MySqlConnection) -> sqlx::Result<()> {
         raw_sql("ROLLBACK").execute(connection).await.map(drop)
     }

@@ -1,8 +1,12 @@
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use sqlx::Transaction;
+use sqlx_core::transaction::TransactionManager;
 
-use super::{BoxFuture, Database, Tx};
+use super::{
+    BoxFuture, Database, Tx,
+    commit::{Standing, Swallowed, ended, not_committed, standing},
+};
 use crate::{
     error::{Cause, Error},
     hold::Hold,
@@ -67,6 +71,8 @@ where
 pub struct Nested<'t, DB: Database> {
     transaction: Transaction<'t, DB>,
     hold: Arc<Hold>,
+    /// What a transaction that has failed is asked for.
+    savepoint: Cow<'static, str>,
 }
 
 impl<DB: Database> TxParam for Transaction<'_, DB> {
@@ -79,8 +85,9 @@ impl<DB: Database> TxParam for Transaction<'_, DB> {
             return Box::pin(std::future::ready(Err(Error::Closed)));
         };
         Box::pin(async move {
+            let savepoint = tx.savepoint();
             match Transaction::begin(tx.connection()?, None).await {
-                Ok(transaction) => Ok(Nested { transaction, hold }),
+                Ok(transaction) => Ok(Nested { transaction, hold, savepoint }),
                 Err(error) => Err(Error::Database { path: hold.path().clone(), source: Cause::new(error) }),
             }
         })
@@ -100,11 +107,25 @@ impl<DB: Database> TxParam for Transaction<'_, DB> {
                 // Dropped: its rollback is queued, and swallowed by the one of the whole transaction.
                 return Ok(());
             }
-            let Nested { transaction, hold } = slot;
-            transaction
-                .commit()
-                .await
-                .map_err(|error| Error::NotCommitted { path: hold.path().clone(), source: Cause::new(error) })
+            let Nested { mut transaction, hold, savepoint } = slot;
+            let error = match DB::TransactionManager::commit(&mut transaction).await {
+                Ok(()) => {
+                    // The driver's own `commit` would take the connection away, which is asked below.
+                    std::mem::forget(transaction);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            match standing::<DB>(&mut transaction, &savepoint, Some(&error)).await {
+                Standing::Intact => Err(not_committed(&hold, Swallowed::Error(error))),
+                Standing::Gone => Err(ended(&hold, error)),
+                // The link is gone, and the commit that follows finds out more. Should it not be, then the level that
+                // is still counted here keeps it from committing anything.
+                Standing::Unknown => {
+                    std::mem::forget(transaction);
+                    Ok(())
+                }
+            }
         })
     }
 }

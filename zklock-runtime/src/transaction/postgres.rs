@@ -54,6 +54,8 @@ impl Database for Postgres {
     updated_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50)"#;
 
+    const ENDS_SILENTLY: bool = false;
+
     fn mark(writer: Uuid, _: MayRun) -> Mark {
         let (high, low) = writer.as_u64_pair();
         // Both halves have bits that are the same in every id.
@@ -105,6 +107,16 @@ impl Database for Postgres {
 
     async fn release_guard(connection: &mut PgConnection, _: Option<Duration>) -> sqlx::Result<()> {
         raw_sql("RELEASE SAVEPOINT zklock_guard").execute(connection).await.map(drop)
+    }
+
+    async fn return_to(connection: &mut PgConnection, savepoint: &str) -> sqlx::Result<()> {
+        let text = format!("ROLLBACK TO SAVEPOINT {savepoint}");
+        raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
+    }
+
+    fn is_no_savepoint(error: &sqlx::Error) -> bool {
+        // No such savepoint; no transaction at all.
+        code(error).is_some_and(|code| code == "3B001" || code == "25P01")
     }
 
     async fn plain_rollback(connection: &mut PgConnection) -> sqlx::Result<()> {

@@ -109,6 +109,15 @@ impl Database for Sqlite {
         raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
     }
 
+    async fn return_to(connection: &mut SqliteConnection, savepoint: &str) -> sqlx::Result<()> {
+        let text = format!("ROLLBACK TO SAVEPOINT {savepoint}");
+        raw_sql(AssertSqlSafe(text)).execute(connection).await.map(drop)
+    }
+
+    fn is_no_savepoint(error: &sqlx::Error) -> bool {
+        error.as_database_error().is_some_and(|error| error.message().contains("no such savepoint"))
+    }
+
     fn interrupt(mark: &Mark) {
         mark.stopped.store(true, Ordering::Relaxed);
     }
