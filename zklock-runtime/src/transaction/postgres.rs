@@ -124,6 +124,9 @@ impl Database for Postgres {
     }
 
     async fn savepoint(connection: &mut PgConnection) -> sqlx::Result<()> {
+        // One that has failed refuses this. Were it the driver's savepoint that is refused, the driver would roll back
+        // the whole outer transaction, and what its owner writes then would commit by itself.
+        raw_sql("SELECT").execute(&mut *connection).await?;
         // When it is dropped before its end, the driver's own future rolls back one level too many, the outer
         // transaction. Forgotten instead, it leaves a savepoint that nobody returns to.
         let mut savepoint =

@@ -168,6 +168,27 @@ async fn a_commit_of_its_own_is_told<DB: Bench>() {
     lab.assert_clean(3).await;
 }
 
+/// On PostgreSQL the outer transaction has failed, and must stay so: else what its owner writes next would stand.
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_failed_outer_transaction_is_left_as_it_is() {
+    type Db = sqlx::Postgres;
+    let lab = prepared::<Db>().await;
+    let (hold, _) = lab.hold("/inner");
+    let mut pooled = lab.pool.acquire().await.unwrap();
+    let mut outer = pooled.begin().await.unwrap();
+    Db::insert(&mut outer, 1).await.unwrap();
+    Db::fail(&mut outer).await.unwrap_err();
+    let error = join(&lab, &mut outer, &hold).await.unwrap_err();
+    assert!(matches!(error, Error::Database { .. }), "{error}");
+    assert!(error.to_string().contains("aborted"), "{error}");
+    Db::insert(&mut outer, 2).await.unwrap_err();
+    outer.rollback().await.unwrap();
+    drop(pooled);
+    assert!(lab.ids().await.is_empty());
+    lab.assert_clean(3).await;
+}
+
 async fn its_fence_holds_until_the_outer_one_commits<DB: Bench>() {
     let lab = prepared::<DB>().await;
     let (outer_hold, _) = lab.hold("/outer");
