@@ -125,12 +125,12 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         row: Option<&Row>,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Whether the transaction took effect, by a read that waits for its end. `None` when that cannot be told.
+    /// Whether the transaction took effect, by a read that waits for its end. `None` when not even its end can be told.
     fn resolve(
         options: &Options<Self>,
         mark: &Self::Mark,
         row: &Row,
-    ) -> impl Future<Output = sqlx::Result<Verdict>> + Send;
+    ) -> impl Future<Output = sqlx::Result<Option<Verdict>>> + Send;
 
     /// The answer to COMMIT says that nothing was committed.
     fn is_refusal(error: &sqlx::Error) -> bool;

@@ -163,12 +163,13 @@ impl Database for MySql {
         Ok(confirmed)
     }
 
-    async fn resolve(options: &MySqlConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Verdict> {
-        let Some(origin) = mark.origin().clone() else { return Ok(Verdict::Unknown) };
+    async fn resolve(options: &MySqlConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Option<Verdict>> {
+        let Some(origin) = mark.origin().clone() else { return Ok(None) };
         let mut connection = connect(options).await?;
         let stored = locked(&mut connection, row, origin.database.as_deref()).await?;
         let _ = connection.close().await;
-        Ok(row.verdict(stored.as_ref()))
+        // A row that is not found, as in another database, was not waited for either.
+        Ok(stored.map(|stored| row.verdict(&stored)))
     }
 
     fn is_refusal(error: &sqlx::Error) -> bool {

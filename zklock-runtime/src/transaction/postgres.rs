@@ -169,21 +169,23 @@ impl Database for Postgres {
         Ok(confirmed)
     }
 
-    async fn resolve(options: &PgConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Verdict> {
-        let Some(origin) = *mark.origin() else { return Ok(Verdict::Unknown) };
+    async fn resolve(options: &PgConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Option<Verdict>> {
+        let Some(origin) = *mark.origin() else { return Ok(None) };
         let mut connection = connect(options).await?;
         let stored = locked(&mut connection, row, origin.table).await?;
-        let mut verdict = row.verdict(stored.as_ref());
+        // A row that is not found, as with another search path, was not waited for either.
+        let mut verdict = stored.map(|stored| row.verdict(&stored));
         // An id means something to the server that gave it, and to no other.
-        if verdict == Verdict::Unknown
+        if matches!(verdict, None | Some(Verdict::Unknown))
             && origin.server == query_scalar::<_, i64>(SERVER).fetch_one(&mut connection).await?
         {
             let status: Option<String> =
                 query_scalar("SELECT txid_status($1)").bind(origin.xid).fetch_one(&mut connection).await?;
             verdict = match status.as_deref() {
-                Some("committed") => Verdict::Committed,
-                Some("aborted") => Verdict::NotCommitted,
-                _ => Verdict::Unknown,
+                Some("committed") => Some(Verdict::Committed),
+                Some("aborted") => Some(Verdict::NotCommitted),
+                Some("in progress") => None,
+                _ => verdict,
             };
         }
         let _ = connection.close().await;

@@ -30,7 +30,7 @@ async fn look<DB: Database>(running: &Arc<Running<DB>>) -> Option<Verdict> {
         let row = look.row.as_ref()?;
         let verdict = DB::resolve(&look.options, &look.mark, row);
         match tokio::time::timeout(LOOK, verdict).await {
-            Ok(Ok(verdict)) => Some(verdict),
+            Ok(Ok(verdict)) => verdict,
             Ok(Err(error)) => {
                 tracing::warn!(target: "zklock", key = row.key, %error, "the fate of a COMMIT could not be looked up");
                 None
@@ -43,15 +43,15 @@ async fn look<DB: Database>(running: &Arc<Running<DB>>) -> Option<Verdict> {
 
 impl Row {
     /// What a row says of the transaction that was to write `self`, read when that transaction is known to be over.
-    pub(crate) fn verdict(&self, stored: Option<&Stored>) -> Verdict {
-        match stored {
-            Some(stored) if stored.writer == self.writer => Verdict::Committed,
+    pub(crate) fn verdict(&self, stored: &Stored) -> Verdict {
+        if stored.writer == self.writer {
+            Verdict::Committed
+        } else if stored.ensemble == self.ensemble && stored.token[..] < self.token[..] {
             // Raised by us within the transaction, and lower now: undone.
-            Some(stored) if stored.ensemble == self.ensemble && stored.token[..] < self.token[..] => {
-                Verdict::NotCommitted
-            }
-            // Overwritten by a newer grant or by another transaction of the same one, adopted, or cleaned up.
-            Some(_) | None => Verdict::Unknown,
+            Verdict::NotCommitted
+        } else {
+            // Overwritten by a newer grant or by another transaction of the same one, or adopted.
+            Verdict::Unknown
         }
     }
 }

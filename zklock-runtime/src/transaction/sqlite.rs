@@ -160,12 +160,13 @@ impl Database for Sqlite {
         Ok(true)
     }
 
-    async fn resolve(options: &SqliteConnectOptions, _: &Mark, row: &Row) -> sqlx::Result<Verdict> {
+    async fn resolve(options: &SqliteConnectOptions, _: &Mark, row: &Row) -> sqlx::Result<Option<Verdict>> {
         let mut connection = options.clone().busy_timeout(WAIT).connect().await?;
         raw_sql("BEGIN IMMEDIATE").execute(&mut connection).await?;
         let stored = Self::look(&mut connection, &row.key).await?;
         let _ = connection.close().await;
-        Ok(row.verdict(stored.as_ref()))
+        // To be the one writer shows the end, whatever became of the row.
+        Ok(Some(stored.map_or(Verdict::Unknown, |stored| row.verdict(&stored))))
     }
 
     fn is_refusal(error: &sqlx::Error) -> bool {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::Error,
     hold::Hold,
-    transaction::{Origin, Tx},
+    transaction::{Inner, Origin, Tx},
 };
 
 on_each_server!(
@@ -22,6 +22,7 @@ on_each_server!(
     without_a_fence_it_is_unknown,
     a_commit_without_an_answer_is_bounded,
     a_commit_that_hangs_before_the_server_is_bounded,
+    what_is_not_found_may_still_commit,
     with_the_server_out_of_reach_it_is_unknown_and_the_lock_kept,
     a_newer_grant_hides_the_trace,
     a_second_transaction_of_one_grant_hides_the_trace,
@@ -117,6 +118,29 @@ async fn a_commit_that_hangs_before_the_server_is_bounded<DB: Bench>() {
     hold.release();
     released.released().await;
     assert!(direct.ids().await.is_empty());
+}
+
+/// Connections of the pool find the fence table elsewhere than fresh ones do: what those do not find tells nothing.
+async fn what_is_not_found_may_still_commit<DB: Bench>() {
+    let lab = Lab::<DB>::new().await;
+    let (hold, _) = lab.hold("/a");
+    lab.begin(&hold).await.unwrap().commit().await.unwrap();
+    let pool = sqlx::pool::PoolOptions::<DB>::new()
+        .max_connections(1)
+        .after_connect(|connection, _| {
+            let own = DB::FENCE_TABLE.replace("CREATE TABLE", "CREATE TEMPORARY TABLE");
+            Box::pin(async move { DB::run(connection, own.leak()).await })
+        })
+        .connect_lazy_with(lab.options.clone());
+    let (hold, _) = lab.hold("/elsewhere");
+    let tx = lab.begin_on(&pool, &hold, FENCED).await.unwrap();
+    {
+        let Inner::Own(Some(session)) = &tx.0 else { panic!("{tx:?}") };
+        let running = session.running();
+        let verdict = DB::resolve(&running.options, &running.mark, running.row.as_ref().unwrap());
+        assert_eq!(soon(verdict).await.unwrap(), None);
+    }
+    soon(tx.commit()).await.unwrap();
 }
 
 async fn with_the_server_out_of_reach_it_is_unknown_and_the_lock_kept<DB: Bench>() {
