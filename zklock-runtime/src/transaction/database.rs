@@ -1,6 +1,6 @@
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
-use sqlx::Connection;
+use sqlx::{Connection, Transaction};
 use sqlx_core::transaction::TransactionManager;
 use uuid::Uuid;
 
@@ -115,6 +115,14 @@ pub trait Database: sqlx::Database + sealed::Sealed {
     /// A savepoint in the transaction of somebody else. Dropping the future does that transaction no harm.
     fn savepoint(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send {
         Self::TransactionManager::begin(connection, None)
+    }
+
+    /// The driver's own kind of transaction, nested in the one that is open. Dropping the future does no harm to those
+    /// around it, as far as the driver allows.
+    fn nested(
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = sqlx::Result<Transaction<'_, Self>>> + Send {
+        Transaction::begin(connection, None)
     }
 
     /// Ends the transaction from a connection of its own. True when its end is confirmed: to find nothing is no

@@ -38,7 +38,11 @@ impl<'a, DB: Database> Joined<'a, DB> {
             ));
         }
         hold.check().map_err(|reason| hold.error(reason))?;
-        DB::savepoint(connection).await.map_err(|error| failed(hold, error))?;
+        tokio::select! {
+            biased;
+            set = DB::savepoint(connection) => set.map_err(|error| failed(hold, error))?,
+            reason = session::over(hold) => return Err(hold.error(reason)),
+        }
         let mut joined = Self { connection, hold: hold.clone(), depth: outer + 1 };
         if !spec.unfenced {
             tokio::select! {
@@ -95,7 +99,13 @@ impl<'a, DB: Database> Joined<'a, DB> {
         let hold = self.hold.clone();
         // The hold stays as it is: its lock is kept, and can be lost, until the outer transaction commits.
         hold.check().map_err(|reason| hold.error(reason))?;
-        let error = match self.release().await {
+        let released = tokio::select! {
+            biased;
+            released = self.release() => released,
+            // The drop has the driver roll back.
+            reason = session::over(&hold) => return Err(hold.error(reason)),
+        };
+        let error = match released {
             Ok(()) => {
                 self.depth = 0;
                 return Ok(());
@@ -107,7 +117,12 @@ impl<'a, DB: Database> Joined<'a, DB> {
             Swallowed::Depth => None,
         };
         let savepoint = self.savepoint();
-        match standing::<DB>(self.connection, &savepoint, failed).await {
+        let standing = tokio::select! {
+            biased;
+            standing = standing::<DB>(self.connection, &savepoint, failed) => standing,
+            _ = session::over(&hold) => Standing::Unknown,
+        };
+        match standing {
             Standing::Intact => Err(not_committed(&hold, error)),
             Standing::Gone | Standing::Unknown => Err(match error {
                 Swallowed::Error(error) => ended(&hold, error),

@@ -6,6 +6,7 @@ use sqlx_core::transaction::TransactionManager;
 use super::{
     BoxFuture, Database, Tx,
     commit::{Standing, Swallowed, ended, not_committed, standing},
+    session,
 };
 use crate::{
     error::{Cause, Error},
@@ -86,7 +87,17 @@ impl<DB: Database> TxParam for Transaction<'_, DB> {
         };
         Box::pin(async move {
             let savepoint = tx.savepoint();
-            match Transaction::begin(tx.connection()?, None).await {
+            let transaction = if DB::IN_PROCESS {
+                // Waits for nobody else, and its driver undoes too much when it is cut short.
+                DB::nested(tx.connection()?).await
+            } else {
+                tokio::select! {
+                    biased;
+                    begun = DB::nested(tx.connection()?) => begun,
+                    reason = session::over(&hold) => return Err(hold.error(reason)),
+                }
+            };
+            match transaction {
                 Ok(transaction) => Ok(Nested { transaction, hold, savepoint }),
                 Err(error) => Err(Error::Database { path: hold.path().clone(), source: Cause::new(error) }),
             }

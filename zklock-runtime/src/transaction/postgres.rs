@@ -1,5 +1,6 @@
 use std::{
     fmt::Write,
+    future::Future,
     mem::ManuallyDrop,
     sync::{
         Mutex, PoisonError,
@@ -9,7 +10,7 @@ use std::{
 };
 
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row as _, SqlSafeStr,
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row as _, SqlSafeStr, Transaction,
     postgres::{PgConnectOptions, PgDatabaseError, PgRow, PgSeverity, PgTransactionManager},
     query, query_scalar, raw_sql,
 };
@@ -127,16 +128,11 @@ impl Database for Postgres {
         // One that has failed refuses this. Were it the driver's savepoint that is refused, the driver would roll back
         // the whole outer transaction, and what its owner writes then would commit by itself.
         raw_sql("SELECT").execute(&mut *connection).await?;
-        // When it is dropped before its end, the driver's own future rolls back one level too many, the outer
-        // transaction. Forgotten instead, it leaves a savepoint that nobody returns to.
-        let mut savepoint =
-            Forgotten(Some(ManuallyDrop::new(Box::pin(PgTransactionManager::begin(connection, None)))));
-        let outcome = match &mut savepoint.0 {
-            Some(future) => future.as_mut().await,
-            None => Ok(()),
-        };
-        savepoint.finished();
-        outcome
+        or_forgotten(PgTransactionManager::begin(connection, None)).await
+    }
+
+    async fn nested(connection: &mut PgConnection) -> sqlx::Result<Transaction<'_, Self>> {
+        or_forgotten(Transaction::begin(connection, None)).await
     }
 
     async fn stop(options: &PgConnectOptions, mark: &Mark, row: Option<&Row>) -> sqlx::Result<bool> {
@@ -382,6 +378,19 @@ impl Mark {
         let key = self.key.cast_unsigned();
         ((key >> 32).cast_signed(), (key & u64::from(u32::MAX)).cast_signed())
     }
+}
+
+/// Sets a savepoint. When it is dropped before its end, the driver's own future rolls back a level too many, the outer
+/// transaction. Forgotten instead, it leaves a savepoint that nobody returns to.
+async fn or_forgotten<T>(future: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    let mut savepoint = Forgotten(Some(ManuallyDrop::new(Box::pin(future))));
+    let outcome = match &mut savepoint.0 {
+        Some(future) => future.as_mut().await,
+        // Taken by `finished` only.
+        None => Err(sqlx::Error::BeginFailed),
+    };
+    savepoint.finished();
+    outcome
 }
 
 /// A future that is forgotten when it is dropped before its end.

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::Error,
     hold::Hold,
-    transaction::{Inner, Origin, Tx},
+    transaction::{Inner, Origin, Tx, open},
 };
 
 on_each_server!(
@@ -30,6 +30,8 @@ on_each_server!(
     a_begin_over_a_failing_link_leaves_nothing,
     a_begin_dropped_at_any_time_over_a_slow_link,
     a_link_that_falls_silent_in_the_body,
+    a_link_that_falls_silent_before_the_body,
+    a_link_that_falls_silent_under_a_joined_transaction,
 );
 
 /// The pool's connections and those that stop and look go by way of the proxy; what is looked at from outside does not.
@@ -277,4 +279,39 @@ async fn a_link_that_falls_silent_in_the_body<DB: Bench>() {
     proxy.heal().unwrap();
     released.released().await;
     assert!(direct.ids().await.is_empty());
+}
+
+async fn a_link_that_falls_silent_before_the_body<DB: Bench>() {
+    let (lab, direct, proxy) = behind::<DB>().await;
+    let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(1)));
+    let mut tx = lab.begin(&hold).await.unwrap();
+    let silence = proxy.hold_reply("SAVEPOINT _sqlx_savepoint_1", 1);
+    let error = soon(open::<sqlx::Transaction<'_, DB>>(&mut tx)).await.unwrap_err();
+    assert!(matches!(error, Error::Overrun { .. }), "{error}");
+    assert!(hold.held_for() < Duration::from_secs(5), "{:?}", hold.held_for());
+    silence.release();
+    soon(tx.rollback()).await;
+    hold.release();
+    released.released().await;
+    assert!(direct.is_free().await);
+}
+
+async fn a_link_that_falls_silent_under_a_joined_transaction<DB: Bench>() {
+    for statement in ["SAVEPOINT _sqlx_savepoint_1", "RELEASE SAVEPOINT _sqlx_savepoint_1"] {
+        let (lab, _direct, proxy) = behind::<DB>().await;
+        let (outer_hold, _) = lab.hold("/outer");
+        let mut outer = lab.begin(&outer_hold).await.unwrap();
+        let (hold, _) = lab.hold_for("/a", Some(Duration::from_secs(1)));
+        let silence = proxy.hold_reply(statement, 1);
+        let origin: Origin<'_, DB> = Origin::Outer(connection(&mut outer));
+        let outcome = soon(async {
+            Tx::begin(origin, &hold, FENCED, &lab.engine, &lab.fence, GRACE).await?.commit().await
+        })
+        .await;
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, Error::Overrun { .. }), "{error}");
+        assert!(hold.held_for() < Duration::from_secs(5), "{:?}", hold.held_for());
+        silence.release();
+        soon(outer.rollback()).await;
+    }
 }
