@@ -180,7 +180,8 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         older_than: Duration,
     ) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
-    /// Gives the rows of other ensembles to this one, or only that of `key`.
+    /// Gives the rows of other ensembles to this one, or only that of `key`, and lifts the floors of those others over
+    /// them: should they ever be given back, no token from before passes. When it fails, the connection is to be closed.
     fn adopt(
         connection: &mut Self::Connection,
         floor: &str,

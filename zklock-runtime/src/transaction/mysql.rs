@@ -265,21 +265,27 @@ impl Database for MySql {
         ensemble: &[u8],
         key: Option<&str>,
     ) -> sqlx::Result<u64> {
-        query(
-            "UPDATE zklock_fence f JOIN zklock_fence floor ON floor.path = ? \
-             SET f.ensemble = ?, f.token = floor.token, f.attempt = '', f.writer = '' \
-             WHERE f.ensemble <> ? AND LEFT(f.path, ?) <> ? AND (? IS NULL OR f.path = ?)",
-        )
-        .bind(floor.as_bytes())
-        .bind(ensemble)
-        .bind(ensemble)
-        .bind(i64::try_from(FLOOR.len()).unwrap_or(0))
-        .bind(FLOOR.as_bytes())
-        .bind(key.map(str::as_bytes))
-        .bind(key.map(str::as_bytes))
-        .execute(connection)
-        .await
-        .map(|done| done.rows_affected())
+        let (floor, ensemble, prefix) = (Hex(floor.as_bytes()), Hex(ensemble), Hex(FLOOR.as_bytes()));
+        let mut taken = format!("f.ensemble <> {ensemble} AND LEFT(f.path, {}) <> {prefix}", FLOOR.len());
+        if let Some(key) = key {
+            // Writing to a string does not fail.
+            let _ = write!(taken, " AND f.path = {}", Hex(key.as_bytes()));
+        }
+        // Locked first: what is lifted to must be what is taken.
+        let text = format!(
+            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION; \
+             SELECT COUNT(*) INTO @zklock_taken FROM zklock_fence f WHERE {taken} FOR UPDATE; \
+             INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) \
+             SELECT CONCAT({prefix}, LOWER(HEX(donor.ensemble))), donor.ensemble, donor.highest, '', '' \
+             FROM (SELECT f.ensemble, MAX(f.token) AS highest FROM zklock_fence f WHERE {taken} \
+             GROUP BY f.ensemble) donor \
+             ON DUPLICATE KEY UPDATE token = GREATEST(zklock_fence.token, donor.highest); \
+             UPDATE zklock_fence f JOIN zklock_fence floor ON floor.path = {floor} \
+             SET f.ensemble = {ensemble}, f.token = floor.token, f.attempt = '', f.writer = '' WHERE {taken}; \
+             COMMIT; SELECT CAST(@zklock_taken AS SIGNED)",
+        );
+        let adopted: Option<i64> = raw_sql(AssertSqlSafe(text)).fetch_one(connection).await?.try_get(0)?;
+        Ok(adopted.unwrap_or(0).max(0).unsigned_abs())
     }
 }
 

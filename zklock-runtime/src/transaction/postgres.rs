@@ -275,10 +275,17 @@ impl Database for Postgres {
         key: Option<&str>,
     ) -> sqlx::Result<u64> {
         query(
-            "WITH floor AS (SELECT token FROM zklock_fence WHERE path = $1 FOR SHARE) \
+            "WITH floor AS (SELECT token FROM zklock_fence WHERE path = $1 FOR SHARE), \
+             taken AS (SELECT f.path, f.ensemble, f.token FROM zklock_fence f \
+                       WHERE f.ensemble <> $2 AND NOT starts_with(f.path, $3) \
+                       AND ($4::text IS NULL OR f.path = $4) FOR UPDATE), \
+             highest AS (SELECT DISTINCT ON (ensemble) ensemble, token FROM taken ORDER BY ensemble, token DESC), \
+             lifted AS (INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) \
+                        SELECT $3 || encode(ensemble, 'hex'), ensemble, token, '', '' FROM highest \
+                        ON CONFLICT (path) DO UPDATE SET \
+                        token = greatest(zklock_fence.token, excluded.token), updated_at = now()) \
              UPDATE zklock_fence f SET ensemble = $2, token = floor.token, attempt = '', writer = '', \
-             updated_at = now() FROM floor \
-             WHERE f.ensemble <> $2 AND NOT starts_with(f.path, $3) AND ($4::text IS NULL OR f.path = $4)",
+             updated_at = now() FROM floor, taken WHERE f.path = taken.path",
         )
         .bind(floor)
         .bind(ensemble)

@@ -264,19 +264,34 @@ impl Database for Sqlite {
         ensemble: &[u8],
         key: Option<&str>,
     ) -> sqlx::Result<u64> {
+        raw_sql("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+        let length = i64::try_from(FLOOR.len()).unwrap_or(0);
         query(
+            "INSERT INTO zklock_fence (path, ensemble, token, attempt, writer) \
+             SELECT $3 || lower(hex(ensemble)), ensemble, max(token), x'', x'' FROM zklock_fence \
+             WHERE ensemble <> $1 AND substr(path, 1, $2) <> $3 AND ($4 IS NULL OR path = $4) GROUP BY ensemble \
+             ON CONFLICT (path) DO UPDATE SET token = max(token, excluded.token)",
+        )
+        .bind(ensemble)
+        .bind(length)
+        .bind(FLOOR)
+        .bind(key)
+        .execute(&mut *connection)
+        .await?;
+        let adopted = query(
             "UPDATE zklock_fence SET ensemble = $2, token = (SELECT token FROM zklock_fence WHERE path = $1), \
              attempt = x'', writer = x'' \
              WHERE ensemble <> $2 AND substr(path, 1, $3) <> $4 AND ($5 IS NULL OR path = $5)",
         )
         .bind(floor)
         .bind(ensemble)
-        .bind(i64::try_from(FLOOR.len()).unwrap_or(0))
+        .bind(length)
         .bind(FLOOR)
         .bind(key)
-        .execute(connection)
-        .await
-        .map(|done| done.rows_affected())
+        .execute(&mut *connection)
+        .await?;
+        raw_sql("COMMIT").execute(connection).await?;
+        Ok(adopted.rows_affected())
     }
 }
 

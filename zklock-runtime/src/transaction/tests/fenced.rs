@@ -21,6 +21,7 @@ on_each_database!(
     another_grant_with_the_same_token_is_fenced,
     a_row_of_another_ensemble_is_foreign_until_adopted,
     adoption_of_one_path_leaves_the_others,
+    rows_adopted_away_and_back_take_no_stale_token,
     a_row_that_vanished_is_created_again,
     a_cleaned_up_path_takes_no_stale_token,
     a_clean_up_leaves_young_rows_and_other_ensembles,
@@ -115,6 +116,23 @@ async fn a_row_of_another_ensemble_is_foreign_until_adopted<DB: Bench>() {
     let error = lab.begin(&hold).await.unwrap_err();
     assert!(matches!(error, Error::ForeignFence { .. }), "{error}");
     lab.assert_clean(1000).await;
+}
+
+async fn rows_adopted_away_and_back_take_no_stale_token<DB: Bench>() {
+    for key in [None, Some("/a")] {
+        let lab = Lab::<DB>::new().await;
+        let (paused, _) = lab.hold("/a");
+        for _ in 0..4 {
+            pass(&lab, "/a").await;
+        }
+        for ensemble in [ensemble(7), Ensemble::MEMORY, ensemble(7), Ensemble::MEMORY] {
+            assert_eq!(soon(adopt(&lab.pool, ensemble, key)).await.unwrap(), 1);
+        }
+        let error = lab.begin(&paused).await.unwrap_err();
+        assert!(matches!(error, Error::Fenced { .. }), "{error}");
+        pass(&lab, "/a").await;
+        lab.assert_clean(1000).await;
+    }
 }
 
 async fn adoption_of_one_path_leaves_the_others<DB: Bench>() {
