@@ -5,6 +5,7 @@ use tokio::{
     runtime::Handle,
     sync::oneshot::{self, Sender},
 };
+use uuid::Uuid;
 
 use super::{
     Tx, TxSpec,
@@ -105,6 +106,7 @@ impl<DB: Database> Begin<DB> {
     async fn start(&self, session: &mut Session<DB>) -> Result<(), Error> {
         let running = session.running().clone();
         let mut changed = 0;
+        let mut conflicts = 0;
         loop {
             // The lock may have gone while the connection was waited for.
             self.hold.check().map_err(|reason| self.hold.error(reason))?;
@@ -141,7 +143,16 @@ impl<DB: Database> Begin<DB> {
                     self.fence.forget(&self.pool, row);
                 }
                 // Of two that want the row at the strict levels of isolation, one is told to try again.
-                Err(error) if DB::is_conflict(&error) => self.undo(session).await?,
+                Err(error) if DB::is_conflict(&error) && conflicts < CONFLICTS => {
+                    self.undo(session).await?;
+                    conflicts += 1;
+                    let pause = pause(conflicts);
+                    tracing::warn!(
+                        target: "zklock", path = %self.hold.path(), %error, conflicts, ?pause,
+                        "the fence row is in dispute; the transaction is begun again"
+                    );
+                    tokio::time::sleep(pause).await;
+                }
                 Err(error) => return Err(self.judge(error)),
             }
         }
@@ -171,6 +182,16 @@ impl<DB: Database> Begin<DB> {
             Err(reason) => self.hold.error(reason),
         }
     }
+}
+
+/// How often a transaction is begun again that had to give way: some seconds.
+const CONFLICTS: u32 = 12;
+
+/// Half of it by chance, so that two that gave way to each other do not meet again.
+fn pause(conflicts: u32) -> Duration {
+    let longest = 5_000_u64 << conflicts.min(7);
+    let chance = u64::from(Uuid::new_v4().as_fields().0);
+    Duration::from_micros(longest / 2 + chance % (longest / 2))
 }
 
 /// What a row that was not raised means. `Ok` when it is to be tried again.

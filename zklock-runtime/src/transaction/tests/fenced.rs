@@ -250,6 +250,28 @@ async fn waits<DB: Bench>(spec: TxSpec) {
     assert!(matches!(error, Error::Fenced { .. } | Error::Lost { .. }), "{error}");
 }
 
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn conflicts_without_end_are_told() {
+    type Db = sqlx::Postgres;
+    let lab = Lab::<Db>::new().await;
+    pass(&lab, "/a").await;
+    let mut beside = lab.beside.acquire().await.unwrap();
+    let conflict = "CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS \
+                    $$ BEGIN RAISE EXCEPTION 'in dispute' USING ERRCODE = '40001'; END $$; \
+                    CREATE TRIGGER conflict BEFORE UPDATE ON zklock_fence \
+                    FOR EACH ROW EXECUTE FUNCTION conflict()";
+    Db::run(&mut beside, conflict).await.unwrap();
+    // Not even with a hold that never ends.
+    let (hold, _) = lab.hold_for("/a", None);
+    let error = lab.begin(&hold).await.unwrap_err();
+    assert!(matches!(error, Error::Database { .. }), "{error}");
+    assert!(error.to_string().contains("in dispute"), "{error}");
+    Db::run(&mut beside, "DROP TRIGGER conflict ON zklock_fence").await.unwrap();
+    pass(&lab, "/a").await;
+    lab.assert_clean(1000).await;
+}
+
 async fn many_paths_at_once<DB: Bench>() {
     let lab = std::sync::Arc::new(Lab::<DB>::new().await);
     let mut tasks = tokio::task::JoinSet::new();
