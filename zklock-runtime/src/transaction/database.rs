@@ -41,6 +41,10 @@ pub trait Database: sqlx::Database + sealed::Sealed {
     /// Whether a statement that fails, or DDL, may end the transaction, so that those after it take effect one by one.
     const ENDS_SILENTLY: bool = true;
 
+    /// Whether there is one writing transaction at a time: a second one of the same task would wait for the first, which
+    /// waits for it.
+    const ONE_WRITER: bool = false;
+
     /// A mark for a transaction that is about to begin.
     fn mark(writer: Uuid, may_run: MayRun) -> Self::Mark;
 

@@ -79,7 +79,7 @@ impl Fence {
         if self.known().contains(name) {
             return Ok(());
         }
-        create::<DB>(connection, row, self.migrate).await?;
+        create::<DB>(connection, row, Within::Nothing { migrate: self.migrate }).await?;
         self.known().insert(name);
         Ok(())
     }
@@ -100,11 +100,21 @@ impl Fence {
     }
 }
 
+/// What a row is created within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// No transaction. `migrate`: create the table where it is missing.
+    Nothing { migrate: bool },
+    /// A transaction of the caller: the table would commit it on MySQL, and a statement that has failed is not tried
+    /// again, since the transaction has failed with it.
+    Outer,
+}
+
 /// Creates the row where it is missing, and what it stands on.
 pub(crate) async fn create<DB: Database>(
     connection: &mut DB::Connection,
     row: &Row,
-    migrate: bool,
+    within: Within,
 ) -> Result<(), NotReady> {
     // Table, floor and row, and one more for each that somebody else creates or deletes meanwhile.
     let mut tries = 8;
@@ -114,7 +124,7 @@ pub(crate) async fn create<DB: Database>(
             Ok(true) => return Ok(()),
             Ok(false) => sqlx::Error::RowNotFound,
             Err(error) if DB::is_missing_table(&error) => {
-                if !migrate {
+                if within != (Within::Nothing { migrate: true }) {
                     return Err(NotReady::NoTable);
                 }
                 // Two that create it at once may both fail on the server's own catalogue: the next look tells.
@@ -123,7 +133,7 @@ pub(crate) async fn create<DB: Database>(
                     Err(error) => error,
                 }
             }
-            Err(error) if DB::is_conflict(&error) => error,
+            Err(error) if DB::is_conflict(&error) && within != Within::Outer => error,
             Err(error) => return Err(NotReady::Failed(error)),
         };
         if tries == 0 || !matches!(error, sqlx::Error::Database(_) | sqlx::Error::RowNotFound) {

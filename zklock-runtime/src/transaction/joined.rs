@@ -8,7 +8,7 @@ use super::{
     begin::{failed, not_ready, refused},
     commit::{Standing, Swallowed, ended, not_committed, standing},
     database::Database,
-    fence::{self, NotReady, Row},
+    fence::{self, NotReady, Row, Within},
     session,
 };
 use crate::{error::Error, hold::Hold};
@@ -67,9 +67,8 @@ impl<'a, DB: Database> Joined<'a, DB> {
             let stored = stored.map_err(|error| self.judge(error))?;
             refused(&hold, &row, stored.as_ref(), tries > 2)?;
             if stored.is_none() {
-                // Inside of the outer transaction, since there is no other connection; but never the table, since
-                // to create that would commit the outer transaction on MySQL.
-                let ready = fence::create::<DB>(self.connection, &row, false).await;
+                // Inside of the outer transaction, since there is no other connection.
+                let ready = fence::create::<DB>(self.connection, &row, Within::Outer).await;
                 ready.map_err(|error| not_ready::<DB>(&hold, error))?;
             }
         }

@@ -43,6 +43,7 @@ impl Database for Sqlite {
 
     const COUNTS_AT_ONCE: bool = false;
     const IN_PROCESS: bool = true;
+    const ONE_WRITER: bool = true;
 
     fn mark(_: Uuid, may_run: MayRun) -> Mark {
         Mark { may_run, stopped: Arc::default(), patience: Mutex::new(None) }

@@ -189,6 +189,25 @@ async fn a_failed_outer_transaction_is_left_as_it_is() {
     lab.assert_clean(3).await;
 }
 
+/// A conflict fails the outer transaction too: what comes after would only say that it has failed.
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn a_conflict_is_told_as_what_it_is() {
+    type Db = sqlx::Postgres;
+    let lab = prepared::<Db>().await;
+    let mut beside = lab.beside.acquire().await.unwrap();
+    let conflict = "CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS \
+                    $$ BEGIN RAISE EXCEPTION 'in dispute' USING ERRCODE = '40001'; END $$; \
+                    CREATE TRIGGER conflict BEFORE INSERT ON zklock_fence \
+                    FOR EACH ROW EXECUTE FUNCTION conflict()";
+    Db::run(&mut beside, conflict).await.unwrap();
+    let mut pooled = lab.pool.acquire().await.unwrap();
+    let mut outer = pooled.begin().await.unwrap();
+    let (hold, _) = lab.hold("/never-seen");
+    let error = join(&lab, &mut outer, &hold).await.unwrap_err();
+    assert!(error.to_string().contains("in dispute"), "{error}");
+}
+
 async fn its_fence_holds_until_the_outer_one_commits<DB: Bench>() {
     let lab = prepared::<DB>().await;
     let (outer_hold, _) = lab.hold("/outer");
