@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use sqlx::Pool;
+use sqlx::{Pool, pool::PoolConnection};
 use tokio::{
     runtime::Handle,
     sync::oneshot::{self, Sender},
@@ -62,7 +62,7 @@ type Reply<DB> = Sender<Result<Box<Session<DB>>, Error>>;
 impl<DB: Database> Begin<DB> {
     async fn run(self, mut reply: Reply<DB>) {
         let connection = tokio::select! {
-            connection = self.pool.acquire() => connection,
+            connection = self.acquire() => connection,
             // Nothing was begun: a caller who is gone need not keep others from the pool.
             () = reply.closed() => return,
             reason = session::over(&self.hold) => {
@@ -100,6 +100,16 @@ impl<DB: Database> Begin<DB> {
                 let _ = reply.send(Err(error));
             }
         }
+    }
+
+    async fn acquire(&self) -> sqlx::Result<PoolConnection<DB>> {
+        let acquired = self.pool.acquire();
+        if !DB::IN_PROCESS {
+            return acquired.await;
+        }
+        // A pool that is interrupted while it looks whether a connection lives closes it, and with the last one a
+        // database in memory is lost. So it is seen through, and what nobody waits for goes back.
+        tokio::spawn(acquired).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
     /// BEGIN and the first statement.
