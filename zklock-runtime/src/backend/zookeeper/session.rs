@@ -26,7 +26,6 @@ use crate::{
     clock::Tick,
     error::{Error, LostReason},
     hold::{Grant, Hold, Validity},
-    token::Ensemble,
 };
 
 /// One session with the ensemble, from its connection to its end. All nodes of ours belong to one, and go with it.
@@ -36,7 +35,7 @@ pub(super) struct Session {
     pub(super) id: i64,
     /// As negotiated.
     pub(super) timeout: Duration,
-    pub(super) ensemble: Ensemble,
+    pub(super) home: ensemble::Home,
     pub(super) validity: Arc<Validity>,
     pub(super) directories: Arc<Directories>,
     pub(super) janitor: Janitor,
@@ -89,19 +88,21 @@ impl Session {
             zk::Error::BadArguments(reason) => Error::Config { reason: (*reason).to_string() },
             error => config.unavailable(Some(error)),
         })?;
+        let root = client.clone();
         let client = enter_chroot(config, client).await?;
         let sent = Tick::now();
         client.sync("/").await.map_err(|error| config.unavailable(Some(error)))?;
         let timeout = client.session_timeout();
-        let ensemble =
-            ensemble::read(&client, config).await.map_err(|error| ensemble::error(config, error))?;
+        let home = ensemble::read(&root, config).await?;
+        // Whoever keeps a client keeps the session from being closed.
+        drop(root);
         let states = client.state_watcher();
         let session = Self {
             config: config.clone(),
             handle: handle.clone(),
             id: client.session_id().0,
             timeout,
-            ensemble,
+            home,
             validity: Validity::until(valid_until(sent, timeout)),
             directories: Arc::default(),
             janitor: Janitor::default(),
