@@ -92,12 +92,7 @@ pub(super) async fn restore(root: &zk::Client, config: &Config, home: &Home) -> 
     }
 }
 
-async fn create(
-    root: &zk::Client,
-    config: &Config,
-    node: &str,
-    ensemble: Ensemble,
-) -> Result<(), zk::Error> {
+async fn create(root: &zk::Client, config: &Config, node: &str, ensemble: Ensemble) -> Result<(), zk::Error> {
     let mut acls = config.acl.acls().to_vec();
     // Every client must be able to read it, whatever its credentials.
     acls.push(zk::Acl::new(zk::Permission::READ, zk::AuthId::anyone()));

@@ -228,7 +228,7 @@ async fn find(
     Ok(found.map(|found| {
         let (path, stat, directory) = found?;
         let born = Born { path, czxid: stat.czxid, directory, alone: false };
-        if stat.ephemeral_owner == session.id {
+        if stat.ephemeral_owner == session.id() {
             return Some(born);
         }
         // Of a session that is not ours any more: its end takes the node away, or we do, if we may.

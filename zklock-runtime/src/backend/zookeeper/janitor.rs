@@ -159,7 +159,7 @@ impl Job<'_> {
             })
             .await?;
         Ok(
-            matches!(stat, Ok(Some(stat)) if stat.ephemeral_owner == self.session.id && stat.czxid == self.node.czxid),
+            matches!(stat, Ok(Some(stat)) if stat.ephemeral_owner == self.session.id() && stat.czxid == self.node.czxid),
         )
     }
 }

@@ -28,6 +28,7 @@ mod supervisor;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod witness;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 

@@ -171,7 +171,7 @@ async fn find(session: &Session, node: &str, uuid: Uuid) -> Result<Option<i64>, 
         .await?;
     match found {
         Ok((data, stat)) => {
-            let is_ours = stat.ephemeral_owner == session.id && Tag::read(&data).is_of(uuid);
+            let is_ours = stat.ephemeral_owner == session.id() && Tag::read(&data).is_of(uuid);
             Ok(is_ours.then_some(stat.czxid))
         }
         Err(zk::Error::NoNode) => Ok(None),

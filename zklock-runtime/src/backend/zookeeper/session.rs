@@ -21,6 +21,7 @@ use super::{
     directories::Directories,
     ensemble,
     janitor::Janitor,
+    witness::{self, Identity},
 };
 use crate::{
     clock::Tick,
@@ -32,7 +33,7 @@ use crate::{
 pub(super) struct Session {
     pub(super) config: Arc<Config>,
     pub(super) handle: Handle,
-    pub(super) id: i64,
+    pub(super) identity: Identity,
     /// As negotiated.
     pub(super) timeout: Duration,
     pub(super) home: ensemble::Home,
@@ -94,13 +95,15 @@ impl Session {
         client.sync("/").await.map_err(|error| config.unavailable(Some(error)))?;
         let timeout = client.session_timeout();
         let home = ensemble::read(&root, config).await?;
+        let identity =
+            witness::call(&root, config, &home).await.map_err(|error| config.unavailable(Some(error)))?;
         // Whoever keeps a client keeps the session from being closed.
         drop(root);
         let states = client.state_watcher();
         let session = Self {
             config: config.clone(),
             handle: handle.clone(),
-            id: client.session_id().0,
+            identity,
             timeout,
             home,
             validity: Validity::until(valid_until(sent, timeout)),
@@ -111,6 +114,11 @@ impl Session {
             nodes: Mutex::default(),
         };
         Ok((Arc::new(session), states))
+    }
+
+    /// Its number on the server.
+    pub(super) fn id(&self) -> i64 {
+        self.identity.id
     }
 
     /// The client, for one request: whoever keeps it longer keeps the session from being closed.
@@ -202,7 +210,7 @@ impl Session {
             self.nodes().live.values().filter_map(|(_, used)| used.hold()?.upgrade()).collect();
         let ended = live.iter().filter(|hold| hold.end(reason)).count();
         if ended > 0 {
-            warn!(target: "zklock", session = %format_args!("{:#x}", self.id), holds = ended, %reason, "locks lost");
+            warn!(target: "zklock", session = %format_args!("{:#x}", self.id()), holds = ended, %reason, "locks lost");
         }
     }
 
@@ -232,9 +240,11 @@ impl Session {
         found
     }
 
-    /// One of our nodes, of those that are not known to be gone.
-    pub(super) fn some_node(&self) -> Option<Arc<Node>> {
-        self.nodes().live.values().map(|(node, _)| node.clone()).find(|node| !node.is_gone())
+    /// How many holds are watched.
+    #[cfg(test)]
+    pub(super) fn watched(&self) -> usize {
+        let is_watched = |used: &Use| matches!(used, Use::Holds { is_watched: true, .. });
+        self.nodes().live.values().filter(|(_, used)| is_watched(used)).count()
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
@@ -270,7 +280,7 @@ impl Node {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
-            .field("id", &format_args!("{:#x}", self.id))
+            .field("id", &format_args!("{:#x}", self.id()))
             .field("timeout", &self.timeout)
             .field("validity", &self.validity)
             .finish_non_exhaustive()
