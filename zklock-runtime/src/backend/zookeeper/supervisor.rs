@@ -56,7 +56,7 @@ pub(super) async fn supervise(
         current.send_replace(Current::None(None));
         session.end(reason);
         let next = tokio::select! {
-            next = reopen(&config, &handle, &current) => next,
+            next = reopen(&config, &handle, &current, session.timeout) => next,
             _ = closing.wait_for(|closing| *closing) => {
                 current.send_replace(Current::Closed);
                 return;
@@ -71,13 +71,14 @@ async fn reopen(
     config: &Arc<Config>,
     handle: &tokio::runtime::Handle,
     current: &watch::Sender<Current>,
+    negotiated: Duration,
 ) -> (Arc<Session>, zk::StateWatcher) {
-    let mut backoff =
-        Backoff::new(Duration::from_millis(100), config.session_timeout.min(Duration::from_secs(5)));
+    let (patience, longest_pause) = bounds(negotiated);
+    let mut backoff = Backoff::new(Duration::from_millis(100), longest_pause);
     loop {
         // Many clients lose their sessions together: they must not come back together.
         backoff.pause().await;
-        let opened = timeout(2 * config.session_timeout, Session::open(config, handle)).await;
+        let opened = timeout(patience, Session::open(config, handle)).await;
         let error = match opened {
             Ok(Ok(session)) => return session,
             Ok(Err(error)) => error,
@@ -86,6 +87,14 @@ async fn reopen(
         warn!(target: "zklock", %error, "no new session yet");
         current.send_replace(Current::None(Some(error)));
     }
+}
+
+/// How long one try to open a session may take, and the longest pause between two, given the timeout that the last
+/// session had. Not the one that was asked for: the server raises what is too short for it, so that what suits the
+/// server may take longer than that.
+fn bounds(negotiated: Duration) -> (Duration, Duration) {
+    let (short, long) = (Duration::from_secs(1), Duration::from_secs(5));
+    (2 * negotiated.max(long), negotiated.clamp(short, long))
 }
 
 /// What happens to a session while it lives.
@@ -246,5 +255,18 @@ async fn beat(session: Arc<Session>, unproven: bool) -> Beat {
             Err(_) => Beat::Failed,
         },
         Err(_) => Beat::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_timeout_does_not_keep_a_session_from_being_opened() {
+        let ms = Duration::from_millis;
+        assert_eq!(bounds(ms(0)), (ms(10_000), ms(1000)));
+        assert_eq!(bounds(ms(4000)), (ms(10_000), ms(4000)));
+        assert_eq!(bounds(ms(40_000)), (ms(80_000), ms(5000)));
     }
 }
