@@ -4,6 +4,11 @@
 //! directory of contenders ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`]). What was
 //! created ([`entry`]) is owned by a value ([`contender`]) that hands it to the [`janitor`] when dropped. One persistent
 //! node at the root of the server is ours and stays, whatever the chroot: the id of the ensemble ([`ensemble::NODE`]).
+//!
+//! **Assumed**: all servers of an ensemble have the same limits for session timeouts (`minSessionTimeout`,
+//! `maxSessionTimeout`, `tickTime`). The timeout is agreed upon anew with each connection, and zookeeper-client (0.11.2)
+//! tells only what the first one agreed upon: a later server with a lower maximum would end a session while its locks
+//! still count as held.
 
 mod acquire;
 mod address;
