@@ -30,7 +30,6 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result
     attempt.progress.is(Stage::Queueing);
     // A single try does not wait for them: it adds one request, and watches nothing.
     let _turn = if attempt.tries_once() { None } else { Some(turns.take(node).await) };
-    let uuid = Uuid::new_v4();
     let mut backoff = Backoff::of_request();
     let mut round = 0_u32;
     loop {
@@ -39,6 +38,8 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result
         if round > 3 {
             backoff.pause().await;
         }
+        // A new one each time: what an earlier try has left behind must not be taken for this one's.
+        let uuid = Uuid::new_v4();
         let birth = birth(session.clone(), node.to_owned(), uuid, attempt.tag(uuid));
         match session.handle.spawn(birth).await.map_err(|_| Setback::Failed(Error::Closed))?? {
             Birth::Born(own) => {
