@@ -13,7 +13,7 @@ use super::{
     nodes, parents,
     session::Session,
 };
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 
 /// Creates our contender, and its directory where that is missing. True: nobody else is there. The uuid is the one in
 /// its name.
@@ -225,14 +225,23 @@ async fn find(session: &Arc<Session>, directory: &str, prefix: &str) -> Result<F
         .ask(|client| async move {
             // The server that we are on now may not have heard of it yet.
             client.sync(directory).await?;
-            let children = match client.list_children(directory).await {
-                Err(zk::Error::NoNode) => return Ok(Err(Found::Nothing)),
-                children => children?,
+            // Needs no right, where listing the directory does. Before 3.6 a server does not know the question.
+            let own = match client.list_ephemerals(prefix).await {
+                Err(zk::Error::Unimplemented) => None,
+                own => Some(own?.into_iter().next()),
             };
-            let Some(name) = children.iter().find(|child| child.starts_with(name)) else {
-                return Ok(Err(Found::Nothing));
+            let is_known = own.is_some();
+            let path = match own.flatten() {
+                Some(path) => path,
+                None => match client.list_children(directory).await {
+                    Err(zk::Error::NoNode) => return Ok(Err(Found::Nothing)),
+                    Err(zk::Error::NoAuth) if is_known => return Ok(Err(Found::Stray)),
+                    children => match children?.iter().find(|child| child.starts_with(name)) {
+                        Some(name) => format!("{directory}/{name}"),
+                        None => return Ok(Err(Found::Nothing)),
+                    },
+                },
             };
-            let path = format!("{directory}/{name}");
             let Some(stat) = client.check_stat(&path).await? else { return Ok(Err(Found::Stray)) };
             let directory = client.check_stat(directory).await?;
             Ok(Ok((path, stat, directory.map(|directory| directory.czxid))))
@@ -250,6 +259,8 @@ async fn find(session: &Arc<Session>, directory: &str, prefix: &str) -> Result<F
         }
         Ok(Err(found)) => Ok(found),
         Err(error) => {
+            // It may stand there, and nobody can tell which it is to take it away: only the session's end does.
+            session.end(LostReason::SessionExpired);
             let node = format!("{}{directory}", session.config.address.chroot());
             Err(refused(None, "READ", &node, error).into())
         }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock::Tick,
-    error::{Cause, Error},
+    error::{Error, LostReason},
     hold::Hold,
     path::LockPath,
 };
@@ -167,15 +167,24 @@ async fn find(session: &Session, node: &str, uuid: Uuid) -> Result<Option<i64>, 
         .ask(|client| async move {
             // The server that we are on now may not have heard of it yet.
             client.sync(node).await?;
-            client.get_data(node).await
+            // Others' nodes may have rights of their own; to see whose it is needs none.
+            match client.check_stat(node).await? {
+                Some(stat) if stat.ephemeral_owner == session.id() => client.get_data(node).await.map(Some),
+                _ => Ok(None),
+            }
         })
         .await?;
     match found {
-        Ok((data, stat)) => {
+        Ok(Some((data, stat))) => {
             let is_ours = stat.ephemeral_owner == session.id() && Tag::read(&data).is_of(uuid);
             Ok(is_ours.then_some(stat.czxid))
         }
-        Err(zk::Error::NoNode) => Ok(None),
-        Err(error) => Err(Error::Backend { path: None, source: Cause::new(error) }.into()),
+        Ok(None) | Err(zk::Error::NoNode) => Ok(None),
+        Err(error) => {
+            // It may be this attempt's, and only the session's end surely takes it away.
+            session.end(LostReason::SessionExpired);
+            let node = format!("{}{node}", session.config.address.chroot());
+            Err(refused(None, "READ", &node, error).into())
+        }
     }
 }

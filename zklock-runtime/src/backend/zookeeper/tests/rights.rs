@@ -55,6 +55,32 @@ async fn a_missing_right_is_named_and_nothing_is_left() {
     release(hold).await;
 }
 
+/// Not listed, the node whose answer was lost is still found, and with the error that comes it goes.
+#[tokio::test]
+async fn a_lost_create_that_may_not_be_looked_for_leaves_nothing() {
+    let (server, chroot) = chroot("lostunread").await;
+    let admin = admin(server, &chroot).await;
+    let proxy = zklock_testkit::Proxy::start(server.connect_string()).await.unwrap();
+    let peer = Peer::connect(&chroot.via(proxy.addr()).url(), "a").await;
+    make(&admin, "/unread", P::CREATE | P::DELETE | P::WRITE).await;
+    release(peer.lock("/unread").await).await;
+    let session = peer.session().unwrap();
+    let rule = proxy.swallow_reply(zklock_testkit::Op::Multi, 1);
+    assert_refused(&peer.acquire(fair("/unread", SOON)).await.unwrap_err(), "READ", "/unread");
+    assert!(rule.has_fired());
+    until("nothing is left", async || admin.list_children("/unread").await.unwrap().is_empty()).await;
+    assert!(std::sync::Arc::ptr_eq(&session, &peer.session().unwrap()));
+    release(peer.lock("/unread").await).await;
+    // Nor is another's node, which may not be read, an error when the answer that it is there is lost.
+    let acls = anyone(P::NONE);
+    admin.create("/p", b"", &zk::CreateMode::Ephemeral.with_acls(zk::Acls::new(&acls))).await.unwrap();
+    let rule = proxy.swallow_reply(zklock_testkit::Op::Create, 1);
+    let waiting = peer.start(plain("/p", SOON));
+    rule.fired().await.unwrap();
+    admin.delete("/p", None).await.unwrap();
+    release(within(SOON, waiting).await.unwrap().unwrap()).await;
+}
+
 #[tokio::test]
 async fn a_directory_that_may_not_be_written_still_locks() {
     let (server, chroot) = chroot("nowrite").await;
