@@ -66,6 +66,7 @@ fn a_session_changes_unsaid() {
     let by_owner = Setup::neighbours("change, by owner", change).of_two().proving(Proof::Owner);
     keeps(&by_owner);
     keeps(&by_owner.handing_over());
+    keeps(&Setup { faults: Faults { breaks: 1, ..change }, ..by_owner });
     keeps(&Setup::neighbours("change, by every node", change).of_two().proving(Proof::EveryNode));
 }
 
