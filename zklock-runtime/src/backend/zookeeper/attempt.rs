@@ -72,7 +72,7 @@ impl Attempt<'_> {
             fence_key: self.full(self.node()).into(),
             options: self.request.options,
             // The czxid is positive: the server counts from its epoch and up.
-            token: FencingToken::new(self.session.ensemble, node.czxid.cast_unsigned(), 0, 0),
+            token: FencingToken::new(self.session.home.ensemble, node.czxid.cast_unsigned(), 0, 0),
             attempt: uuid,
             validity: self.session.validity.clone(),
         }

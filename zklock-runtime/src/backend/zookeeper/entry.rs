@@ -13,16 +13,17 @@ use super::{
     nodes, parents,
     session::Session,
 };
-use crate::error::Error;
+use crate::error::{Error, LostReason};
 
-/// Creates our contender, and its directory where that is missing. True: nobody else is there.
-pub(super) async fn enter(attempt: &Attempt<'_>, uuid: Uuid) -> Result<(OwnNode, bool), Setback> {
+/// Creates our contender, and its directory where that is missing. True: nobody else is there. The uuid is the one in
+/// its name.
+pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<(OwnNode, bool, Uuid), Setback> {
     attempt.progress.is(Stage::Asking);
     let session = attempt.session;
     let path = &attempt.request.path;
     let directory = attempt.node();
     let presence = session.directories.enter(directory);
-    let tag = attempt.tag(uuid);
+    let mut uuid = Uuid::new_v4();
     // We may not create in the node above, so the directory must have been made by somebody else.
     let mut only_join = false;
     let mut backoff = Backoff::of_request();
@@ -37,10 +38,14 @@ pub(super) async fn enter(attempt: &Attempt<'_>, uuid: Uuid) -> Result<(OwnNode,
             (false, false) => Way::Found,
         };
         // In a task of its own: it must hear the answer even when nobody waits for it any more.
-        let birth = birth(session.clone(), session.directories.enter(directory), way, uuid, tag.clone());
+        let birth =
+            birth(session.clone(), session.directories.enter(directory), way, uuid, attempt.tag(uuid));
         let birth = session.handle.spawn(birth).await.map_err(|_| Setback::Failed(Error::Closed))??;
         match birth {
-            Birth::Born(own, alone) => return Ok((own, alone)),
+            Birth::Born(own, alone) => return Ok((own, alone, uuid)),
+            // Under the old uuid the stray would be found again, in place of the next node; and in a directory made
+            // anew the next node could have the stray's name, so that the stray's delete took it away.
+            Birth::Stray => uuid = Uuid::new_v4(),
             Birth::NotMade | Birth::Refused(_, zk::Error::Throttled) => backoff.pause().await,
             Birth::Refused(Step::Directory, zk::Error::NodeExists) => presence.is_there(),
             Birth::Refused(Step::Directory, zk::Error::NoNode) => {
@@ -100,6 +105,8 @@ enum Birth {
     Refused(Step, zk::Error),
     /// The answer was lost, and nothing was done.
     NotMade,
+    /// The answer was lost, and there is or may be a node that is not of our session.
+    Stray,
 }
 
 /// What the server says of a contender that it created.
@@ -128,23 +135,20 @@ async fn birth(
     };
     drop(client);
     let born = match asked {
-        Ok(born) => Some(born),
+        Ok(born) => born,
         Err((step, error)) => match kind(&error) {
             Kind::SessionOver => return Err(Setback::SessionOver),
             Kind::Refusal => return Ok(Birth::Refused(step, error)),
             Kind::Unknown => {
                 debug!(target: "zklock", prefix, %error, "the answer to a create was lost");
                 match find(&session, &directory, &prefix).await? {
-                    Ok(born) => born,
-                    Err(error) => {
-                        let node = format!("{}{directory}", session.config.address.chroot());
-                        return Err(refused(None, "READ", &node, error).into());
-                    }
+                    Found::Ours(born) => born,
+                    Found::Nothing => return Ok(Birth::NotMade),
+                    Found::Stray => return Ok(Birth::Stray),
                 }
             }
         },
     };
-    let Some(born) = born else { return Ok(Birth::NotMade) };
     if way == Way::Found && born.directory == Some(born.czxid) {
         presence.was_made_in(born.czxid);
     } else {
@@ -202,37 +206,63 @@ async fn create_and_count(
     }
 }
 
-/// Looks for the contender whose creation was not answered. `None`: it was not made, and never will be, since its
-/// request went down with its connection.
-async fn find(
-    session: &Arc<Session>,
-    directory: &str,
-    prefix: &str,
-) -> Result<Result<Option<Born>, zk::Error>, Setback> {
+/// What became of a create whose answer was lost.
+enum Found {
+    Ours(Born),
+    /// It was not made, and never will be, since its request went down with its connection.
+    Nothing,
+    /// It is of a session that is not ours, or may be.
+    Stray,
+}
+
+/// Looks for the contender whose creation was not answered.
+///
+/// That a node of `session.id()` is ours holds as long as the connection is in that session, which is proven before
+/// anything else is believed of a new connection ([`witness`](super::witness)).
+async fn find(session: &Arc<Session>, directory: &str, prefix: &str) -> Result<Found, Setback> {
     let name = prefix.rsplit('/').next().unwrap_or_default();
     let found = session
         .ask(|client| async move {
             // The server that we are on now may not have heard of it yet.
             client.sync(directory).await?;
-            let children = match client.list_children(directory).await {
-                Err(zk::Error::NoNode) => return Ok(None),
-                children => children?,
+            // Needs no right, where listing the directory does. Before 3.6 a server does not know the question.
+            let own = match client.list_ephemerals(prefix).await {
+                Err(zk::Error::Unimplemented) => None,
+                own => Some(own?.into_iter().next()),
             };
-            let Some(name) = children.iter().find(|child| child.starts_with(name)) else { return Ok(None) };
-            let path = format!("{directory}/{name}");
-            let stat = client.check_stat(&path).await?;
+            let is_known = own.is_some();
+            let path = match own.flatten() {
+                Some(path) => path,
+                None => match client.list_children(directory).await {
+                    Err(zk::Error::NoNode) => return Ok(Err(Found::Nothing)),
+                    Err(zk::Error::NoAuth) if is_known => return Ok(Err(Found::Stray)),
+                    children => match children?.iter().find(|child| child.starts_with(name)) {
+                        Some(name) => format!("{directory}/{name}"),
+                        None => return Ok(Err(Found::Nothing)),
+                    },
+                },
+            };
+            let Some(stat) = client.check_stat(&path).await? else { return Ok(Err(Found::Stray)) };
             let directory = client.check_stat(directory).await?;
-            Ok(stat.map(|stat| (path, stat, directory.map(|directory| directory.czxid))))
+            Ok(Ok((path, stat, directory.map(|directory| directory.czxid))))
         })
         .await?;
-    Ok(found.map(|found| {
-        let (path, stat, directory) = found?;
-        let born = Born { path, czxid: stat.czxid, directory, alone: false };
-        if stat.ephemeral_owner == session.id {
-            return Some(born);
+    match found {
+        Ok(Ok((path, stat, directory))) => {
+            let born = Born { path, czxid: stat.czxid, directory, alone: false };
+            if stat.ephemeral_owner == session.id() {
+                return Ok(Found::Ours(born));
+            }
+            // Of a session that is not ours any more: its end takes the node away, or we do, if we may.
+            drop(OwnNode::new(session.clone(), born.path, born.czxid, Place::Plain));
+            Ok(Found::Stray)
         }
-        // Of a session that is not ours any more: its end takes the node away, or we do, if we may.
-        drop(OwnNode::new(session.clone(), born.path, born.czxid, Place::Plain));
-        None
-    }))
+        Ok(Err(found)) => Ok(found),
+        Err(error) => {
+            // It may stand there, and nobody can tell which it is to take it away: only the session's end does.
+            session.end(LostReason::SessionExpired);
+            let node = format!("{}{directory}", session.config.address.chroot());
+            Err(refused(None, "READ", &node, error).into())
+        }
+    }
 }

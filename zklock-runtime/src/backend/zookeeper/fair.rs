@@ -21,8 +21,7 @@ use crate::{
 /// value that takes it away when dropped, from before the server made it.
 pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<Arc<Hold>, Setback> {
     loop {
-        let uuid = Uuid::new_v4();
-        let (own, alone) = entry::enter(attempt, uuid).await?;
+        let (own, alone, uuid) = entry::enter(attempt).await?;
         if let Some(hold) = queue_up(attempt, own, alone, uuid).await? {
             return Ok(hold);
         }

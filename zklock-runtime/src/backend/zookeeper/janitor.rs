@@ -158,9 +158,8 @@ impl Job<'_> {
                 client.check_stat(path).await
             })
             .await?;
-        Ok(
-            matches!(stat, Ok(Some(stat)) if stat.ephemeral_owner == self.session.id && stat.czxid == self.node.czxid),
-        )
+        // By the transaction that made it, not by its owner: what is taken away may be another session's.
+        Ok(matches!(stat, Ok(Some(stat)) if stat.czxid == self.node.czxid))
     }
 }
 

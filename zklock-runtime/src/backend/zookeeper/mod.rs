@@ -3,7 +3,12 @@
 //! One session for a `Locks`, shared by all its locks ([`session`], kept by [`supervisor`]). A fair lock is a
 //! directory of contenders ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`]). What was
 //! created ([`entry`]) is owned by a value ([`contender`]) that hands it to the [`janitor`] when dropped. One persistent
-//! node below the chroot is ours and stays: the id of the ensemble ([`ensemble::NODE`]).
+//! node at the root of the server is ours and stays, whatever the chroot: the id of the ensemble ([`ensemble::NODE`]).
+//!
+//! **Assumed**: all servers of an ensemble have the same limits for session timeouts (`minSessionTimeout`,
+//! `maxSessionTimeout`, `tickTime`). The timeout is agreed upon anew with each connection, and zookeeper-client (0.11.2)
+//! tells only what the first one agreed upon: a later server with a lower maximum would end a session while its locks
+//! still count as held.
 
 mod acquire;
 mod address;
@@ -29,6 +34,7 @@ mod supervisor;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod witness;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -135,7 +141,7 @@ impl Backend for ZooKeeper {
         let (engine, config, current) = (self.engine.clone(), self.config.clone(), self.current.clone());
         Box::pin(async move {
             tokio::select! {
-                session = live(&current, None) => Ok(session?.ensemble),
+                session = live(&current, None) => Ok(session?.home.ensemble),
                 () = engine.sleep_until(wait_until) => Err(config.unavailable(None)),
             }
         })

@@ -32,11 +32,11 @@ pub(super) async fn make_directory(
             if result != Err(zk::Error::NoNode) || config.address.chroot().is_empty() {
                 return result;
             }
-            // Somebody deleted the chroot, and the id of the ensemble with it.
+            // Somebody deleted the chroot, and maybe the id of the ensemble with it.
             let root = (*client).clone().chroot("/").map_err(|_| zk::Error::NoNode)?;
             root.mkdir(config.address.chroot(), &zk::CreateMode::Persistent.with_acls(config.acl.acls()))
                 .await?;
-            ensemble::restore(&client, config, session.ensemble).await?;
+            ensemble::restore(&root, config, &session.home).await?;
             make_below_chroot(&client, directory, config.acl.acls()).await
         })
         .await?;

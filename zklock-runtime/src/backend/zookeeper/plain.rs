@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock::Tick,
-    error::{Cause, Error},
+    error::{Error, LostReason},
     hold::Hold,
     path::LockPath,
 };
@@ -30,7 +30,6 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result
     attempt.progress.is(Stage::Queueing);
     // A single try does not wait for them: it adds one request, and watches nothing.
     let _turn = if attempt.tries_once() { None } else { Some(turns.take(node).await) };
-    let uuid = Uuid::new_v4();
     let mut backoff = Backoff::of_request();
     let mut round = 0_u32;
     loop {
@@ -39,6 +38,8 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result
         if round > 3 {
             backoff.pause().await;
         }
+        // A new one each time: what an earlier try has left behind must not be taken for this one's.
+        let uuid = Uuid::new_v4();
         let birth = birth(session.clone(), node.to_owned(), uuid, attempt.tag(uuid));
         match session.handle.spawn(birth).await.map_err(|_| Setback::Failed(Error::Closed))?? {
             Birth::Born(own) => {
@@ -166,15 +167,24 @@ async fn find(session: &Session, node: &str, uuid: Uuid) -> Result<Option<i64>, 
         .ask(|client| async move {
             // The server that we are on now may not have heard of it yet.
             client.sync(node).await?;
-            client.get_data(node).await
+            // Others' nodes may have rights of their own; to see whose it is needs none.
+            match client.check_stat(node).await? {
+                Some(stat) if stat.ephemeral_owner == session.id() => client.get_data(node).await.map(Some),
+                _ => Ok(None),
+            }
         })
         .await?;
     match found {
-        Ok((data, stat)) => {
-            let is_ours = stat.ephemeral_owner == session.id && Tag::read(&data).is_of(uuid);
+        Ok(Some((data, stat))) => {
+            let is_ours = stat.ephemeral_owner == session.id() && Tag::read(&data).is_of(uuid);
             Ok(is_ours.then_some(stat.czxid))
         }
-        Err(zk::Error::NoNode) => Ok(None),
-        Err(error) => Err(Error::Backend { path: None, source: Cause::new(error) }.into()),
+        Ok(None) | Err(zk::Error::NoNode) => Ok(None),
+        Err(error) => {
+            // It may be this attempt's, and only the session's end surely takes it away.
+            session.end(LostReason::SessionExpired);
+            let node = format!("{}{node}", session.config.address.chroot());
+            Err(refused(None, "READ", &node, error).into())
+        }
     }
 }

@@ -22,22 +22,22 @@ use super::{
     ensemble,
     janitor::Janitor,
     looks::Looks,
+    witness::{self, Identity},
 };
 use crate::{
     clock::Tick,
     error::{Error, LostReason},
     hold::{Grant, Hold, Validity},
-    token::Ensemble,
 };
 
 /// One session with the ensemble, from its connection to its end. All nodes of ours belong to one, and go with it.
 pub(super) struct Session {
     pub(super) config: Arc<Config>,
     pub(super) handle: Handle,
-    pub(super) id: i64,
+    pub(super) identity: Identity,
     /// As negotiated.
     pub(super) timeout: Duration,
-    pub(super) ensemble: Ensemble,
+    pub(super) home: ensemble::Home,
     pub(super) validity: Arc<Validity>,
     pub(super) directories: Arc<Directories>,
     pub(super) looks: Looks,
@@ -91,19 +91,23 @@ impl Session {
             zk::Error::BadArguments(reason) => Error::Config { reason: (*reason).to_string() },
             error => config.unavailable(Some(error)),
         })?;
+        let root = client.clone();
         let client = enter_chroot(config, client).await?;
         let sent = Tick::now();
         client.sync("/").await.map_err(|error| config.unavailable(Some(error)))?;
         let timeout = client.session_timeout();
-        let ensemble =
-            ensemble::read(&client, config).await.map_err(|error| ensemble::error(config, error))?;
+        let home = ensemble::read(&root, config).await?;
+        let identity =
+            witness::call(&root, config, &home).await.map_err(|error| config.unavailable(Some(error)))?;
+        // Whoever keeps a client keeps the session from being closed.
+        drop(root);
         let states = client.state_watcher();
         let session = Self {
             config: config.clone(),
             handle: handle.clone(),
-            id: client.session_id().0,
+            identity,
             timeout,
-            ensemble,
+            home,
             validity: Validity::until(valid_until(sent, timeout)),
             directories: Arc::default(),
             looks: Looks::default(),
@@ -113,6 +117,11 @@ impl Session {
             nodes: Mutex::default(),
         };
         Ok((Arc::new(session), states))
+    }
+
+    /// Its number on the server.
+    pub(super) fn id(&self) -> i64 {
+        self.identity.id
     }
 
     /// The client, for one request: whoever keeps it longer keeps the session from being closed.
@@ -204,7 +213,7 @@ impl Session {
             self.nodes().live.values().filter_map(|(_, used)| used.hold()?.upgrade()).collect();
         let ended = live.iter().filter(|hold| hold.end(reason)).count();
         if ended > 0 {
-            warn!(target: "zklock", session = %format_args!("{:#x}", self.id), holds = ended, %reason, "locks lost");
+            warn!(target: "zklock", session = %format_args!("{:#x}", self.id()), holds = ended, %reason, "locks lost");
         }
     }
 
@@ -234,9 +243,11 @@ impl Session {
         found
     }
 
-    /// One of our nodes, of those that are not known to be gone.
-    pub(super) fn some_node(&self) -> Option<Arc<Node>> {
-        self.nodes().live.values().map(|(node, _)| node.clone()).find(|node| !node.is_gone())
+    /// How many holds are watched.
+    #[cfg(test)]
+    pub(super) fn watched(&self) -> usize {
+        let is_watched = |used: &Use| matches!(used, Use::Holds { is_watched: true, .. });
+        self.nodes().live.values().filter(|(_, used)| is_watched(used)).count()
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
@@ -272,7 +283,7 @@ impl Node {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
-            .field("id", &format_args!("{:#x}", self.id))
+            .field("id", &format_args!("{:#x}", self.id()))
             .field("timeout", &self.timeout)
             .field("validity", &self.validity)
             .finish_non_exhaustive()

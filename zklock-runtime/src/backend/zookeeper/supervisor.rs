@@ -8,13 +8,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 use zookeeper_client as zk;
 
-use super::{
-    Config,
-    answer::{Kind, Setback, kind},
-    attempt::node_gone,
-    backoff::Backoff,
-    session::Session,
-};
+use super::{Config, attempt::node_gone, backoff::Backoff, session::Session, witness};
 use crate::{
     clock::Tick,
     error::{Error, LostReason},
@@ -58,18 +52,18 @@ pub(super) async fn supervise(
             current.send_replace(Current::Closed);
             return;
         }
-        warn!(target: "zklock", session = %format_args!("{:#x}", session.id), %reason, "session over, building a new one");
+        warn!(target: "zklock", session = %format_args!("{:#x}", session.id()), %reason, "session over, building a new one");
         current.send_replace(Current::None(None));
         session.end(reason);
         let next = tokio::select! {
-            next = reopen(&config, &handle, &current) => next,
+            next = reopen(&config, &handle, &current, session.timeout) => next,
             _ = closing.wait_for(|closing| *closing) => {
                 current.send_replace(Current::Closed);
                 return;
             }
         };
         (session, states) = next;
-        info!(target: "zklock", session = %format_args!("{:#x}", session.id), "new session");
+        info!(target: "zklock", session = %format_args!("{:#x}", session.id()), "new session");
     }
 }
 
@@ -77,13 +71,14 @@ async fn reopen(
     config: &Arc<Config>,
     handle: &tokio::runtime::Handle,
     current: &watch::Sender<Current>,
+    negotiated: Duration,
 ) -> (Arc<Session>, zk::StateWatcher) {
-    let mut backoff =
-        Backoff::new(Duration::from_millis(100), config.session_timeout.min(Duration::from_secs(5)));
+    let (patience, longest_pause) = bounds(negotiated);
+    let mut backoff = Backoff::new(Duration::from_millis(100), longest_pause);
     loop {
         // Many clients lose their sessions together: they must not come back together.
         backoff.pause().await;
-        let opened = timeout(2 * config.session_timeout, Session::open(config, handle)).await;
+        let opened = timeout(patience, Session::open(config, handle)).await;
         let error = match opened {
             Ok(Ok(session)) => return session,
             Ok(Err(error)) => error,
@@ -94,13 +89,23 @@ async fn reopen(
     }
 }
 
+/// How long one try to open a session may take, and the longest pause between two, given the timeout that the last
+/// session had. Not the one that was asked for: the server raises what is too short for it, so that what suits the
+/// server may take longer than that.
+fn bounds(negotiated: Duration) -> (Duration, Duration) {
+    let (short, long) = (Duration::from_secs(1), Duration::from_secs(5));
+    (2 * negotiated.max(long), negotiated.clamp(short, long))
+}
+
 /// What happens to a session while it lives.
 struct Pulse<'a> {
     session: &'a Arc<Session>,
     link: Link,
     /// The validity ran out, and the holds were ended for it.
     lapsed: bool,
-    beats: JoinSet<Beat>,
+    /// Numbers the connections: what was asked on an earlier one says nothing about this one.
+    connection: u64,
+    beats: JoinSet<(u64, Beat)>,
     next_beat: Instant,
     next_sweep: Instant,
 }
@@ -119,7 +124,7 @@ enum Beat {
     /// It is the session that it was, and this was asked after the connection came back.
     Proven(Tick),
     Failed,
-    /// Connected, but our nodes belong to another session.
+    /// Connected, but not, or not provably, to the session that has our nodes.
     Changed,
 }
 
@@ -130,6 +135,7 @@ impl<'a> Pulse<'a> {
             session,
             link: Link::Up,
             lapsed: false,
+            connection: 0,
             beats: JoinSet::new(),
             next_beat: now,
             next_sweep: now + Duration::from_secs(1),
@@ -150,13 +156,15 @@ impl<'a> Pulse<'a> {
                     _ => return LostReason::SessionExpired,
                 },
                 Some(beat) = self.beats.join_next(), if !self.beats.is_empty() => {
-                    match beat.unwrap_or(Beat::Failed) {
-                        Beat::Proven(sent) => {
+                    let (connection, beat) = beat.unwrap_or((self.connection, Beat::Failed));
+                    let is_current = connection == self.connection;
+                    match beat {
+                        Beat::Proven(sent) if is_current => {
                             self.link = Link::Up;
                             self.confirmed(sent);
                         }
-                        Beat::Answered(sent) if self.link == Link::Up => self.confirmed(sent),
-                        Beat::Answered(_) | Beat::Failed => {}
+                        Beat::Answered(sent) if is_current && self.link == Link::Up => self.confirmed(sent),
+                        Beat::Proven(_) | Beat::Answered(_) | Beat::Failed => {}
                         Beat::Changed => {
                             warn!(target: "zklock", "connected to another session than before");
                             return LostReason::SessionExpired;
@@ -193,6 +201,7 @@ impl<'a> Pulse<'a> {
     fn disconnected(&mut self) {
         debug!(target: "zklock", "disconnected");
         self.link = Link::Down;
+        self.connection += 1;
         self.session.validity.connected(false);
     }
 
@@ -200,6 +209,7 @@ impl<'a> Pulse<'a> {
     fn reconnected(&mut self) {
         debug!(target: "zklock", "connected again");
         self.link = Link::Unproven;
+        self.connection += 1;
         self.session.validity.connected(false);
         self.beat();
     }
@@ -210,7 +220,9 @@ impl<'a> Pulse<'a> {
         if self.link == Link::Down || self.beats.len() > 16 {
             return;
         }
-        self.beats.spawn(beat(self.session.clone(), self.link == Link::Unproven));
+        let (session, connection, unproven) =
+            (self.session.clone(), self.connection, self.link == Link::Unproven);
+        self.beats.spawn(async move { (connection, beat(session, unproven).await) });
     }
 
     fn sweep(&mut self) {
@@ -237,7 +249,7 @@ async fn beat(session: Arc<Session>, unproven: bool) -> Beat {
     let Ok(client) = session.client() else { return Beat::Failed };
     match client.sync("/").await {
         Ok(()) if !unproven => Beat::Answered(sent),
-        Ok(()) => match is_same(&session, &client).await {
+        Ok(()) => match witness::is_same(&session, &client).await {
             Ok(true) => Beat::Proven(sent),
             Ok(false) => Beat::Changed,
             Err(_) => Beat::Failed,
@@ -246,24 +258,15 @@ async fn beat(session: Arc<Session>, unproven: bool) -> Beat {
     }
 }
 
-/// Whether the connection is to the session that made our nodes. The library does not say when the server gave it
-/// another one, and its own record of the id is that of the first connection. So the server is asked which nodes
-/// this session has.
-async fn is_same(session: &Arc<Session>, client: &zk::Client) -> Result<bool, Setback> {
-    // Without a node there is nothing to lose.
-    let Some(node) = session.some_node() else { return Ok(true) };
-    match client.list_ephemerals(&node.path).await {
-        Ok(nodes) if nodes.iter().any(|path| *path == node.path) => return Ok(true),
-        Ok(_) => {}
-        // An older server does not know the question.
-        Err(error) if kind(&error) == Kind::Refusal => return Ok(true),
-        Err(_) => return Err(Setback::SessionOver),
-    }
-    match client.check_stat(&node.path).await {
-        // Still there, and this session does not have it.
-        Ok(Some(stat)) => Ok(stat.czxid != node.czxid),
-        // Deleted by somebody else; that is for the watch on it to report.
-        Ok(None) => Ok(true),
-        Err(_) => Err(Setback::SessionOver),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_timeout_does_not_keep_a_session_from_being_opened() {
+        let ms = Duration::from_millis;
+        assert_eq!(bounds(ms(0)), (ms(10_000), ms(1000)));
+        assert_eq!(bounds(ms(4000)), (ms(10_000), ms(4000)));
+        assert_eq!(bounds(ms(40_000)), (ms(80_000), ms(5000)));
     }
 }

@@ -3,12 +3,15 @@
 use zookeeper_client as zk;
 
 use super::{
-    super::answer::{self, Kind},
+    super::{
+        answer::{self, Kind},
+        witness,
+    },
     Action, State,
     contender::{Birth, Own, Phase, Turn},
     decide::{Decision, decide},
     server::{Name, Node, Part},
-    setup::{Mutation, Setup},
+    setup::{Mutation, Proof, Setup},
 };
 
 impl State {
@@ -150,10 +153,12 @@ impl State {
         self.note_read(client);
         let Some(node) = found else { return self.create_again(setup, who, cancelled) };
         let own = self.own(node);
-        let is_ours = match setup.mutation {
-            Some(Mutation::AdoptWithoutOwner) => true,
-            Some(Mutation::AdoptForRecordedSession) => node.owner == self.clients[client].recorded,
-            _ => node.owner == self.clients[client].session,
+        let is_ours = match (setup.mutation, setup.proof) {
+            (Some(Mutation::AdoptWithoutOwner), _) => true,
+            (Some(Mutation::AdoptForRecordedSession), _) => node.owner == self.clients[client].recorded,
+            (_, Proof::EveryNode) => node.owner == self.clients[client].session,
+            // By the id that was recorded at first: whether the connection still has it is for the proof to say.
+            _ => witness::proves(self.clients[client].recorded.into(), Some(node.owner.into())),
         };
         if is_ours {
             self.born(setup, who, own, false, cancelled);

@@ -20,9 +20,9 @@
 //! Of two of its conditions, that the hold is valid and that the directory is the same, either alone would do;
 //! without both, and without the look of the one that is granted at its own session, order or tokens break.
 //!
-//! **A session that changes unsaid** is taken to be noticed for certain before its heartbeats count
-//! ([`Proof::Identity`](setup::Proof::Identity)). Asking for one node is not certain: the tests have the ways in which
-//! that fails. Nothing else in the model needs it.
+//! **A session that changes unsaid** is noticed for certain before its heartbeats count, since the proof is:
+//! [`witness`](super::witness) has the rule. Asking for one node that is known, or for all of them, is not certain: the
+//! tests have the ways in which that fails.
 //!
 //! **Left out**: more than one lock, rights, foreign children, several followers (the one there is jumps to the
 //! present when it catches up), and requests that outlive their connection: the server takes none from a

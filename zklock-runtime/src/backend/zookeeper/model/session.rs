@@ -3,7 +3,10 @@
 use zookeeper_client as zk;
 
 use super::{
-    super::answer::{self, Kind},
+    super::{
+        answer::{self, Kind},
+        witness,
+    },
     Action, State,
     client::Client,
     contender::{Birth, Phase, Turn},
@@ -133,7 +136,13 @@ impl State {
     pub(super) fn prove(&mut self, setup: &Setup, client: usize) {
         let session = self.clients[client].session;
         let has_changed = match setup.proof {
-            Proof::Identity => true,
+            Proof::Identity | Proof::Owner => {
+                let Client { recorded, .. } = self.clients[client];
+                let has_witness = setup.proof == Proof::Identity && session == recorded;
+                let any = self.server.nodes.iter().map(|node| node.owner).find(|&owner| owner == session);
+                let owner = if has_witness { Some(recorded) } else { any };
+                !witness::proves(recorded.into(), owner.map(i64::from))
+            }
             Proof::EveryNode => !setup.contenders_of(client).all(|who| self.is_nothing_or_of(who, session)),
             Proof::SomeNode => {
                 // Which one is asked for is chance, so that it is the one that tells nothing.

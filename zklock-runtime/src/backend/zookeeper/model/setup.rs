@@ -37,10 +37,12 @@ pub(super) struct Faults {
 /// How a client finds out, connected again, that its session is another one than before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Proof {
-    /// By a node that the session made when it was opened, or by its id: always.
+    /// By a node that the session made when it was opened, as it is done.
     Identity,
+    /// By the owner of any node that the new connection's session has, as it is done where no such node may be made.
+    Owner,
     /// All nodes that it knows of, those of waiters included, must be this session's. It does not know of those whose
-    /// creation was not answered.
+    /// creation was not answered, so that only what the connection's session has is adopted.
     EveryNode,
     /// By one of the nodes that it knows of, whichever; one that is gone tells nothing.
     SomeNode,
@@ -55,7 +57,7 @@ pub(super) enum Mutation {
     GrantWithoutValidity,
     /// A node found by its uuid is taken for ours, whichever session owns it.
     AdoptWithoutOwner,
-    /// The same, but for the session that the first connection had.
+    /// The same, but for the session that the first connection had, where that is not what the proof is about.
     AdoptForRecordedSession,
     /// After a node of ours was found that another session owns, the create is tried again under the same uuid.
     StrayKeepsUuid,

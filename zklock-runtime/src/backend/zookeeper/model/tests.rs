@@ -63,6 +63,10 @@ fn a_session_changes_unsaid() {
     keeps(&Setup::strangers("change", change).of_two());
     keeps(&Setup::neighbours("change", change).of_two().handing_over());
     keeps(&Setup::neighbours("change", Faults { breaks: 1, ..change }).of_two());
+    let by_owner = Setup::neighbours("change, by owner", change).of_two().proving(Proof::Owner);
+    keeps(&by_owner);
+    keeps(&by_owner.handing_over());
+    keeps(&Setup { faults: Faults { breaks: 1, ..change }, ..by_owner });
     keeps(&Setup::neighbours("change, by every node", change).of_two().proving(Proof::EveryNode));
 }
 
@@ -83,7 +87,7 @@ fn deep() {
     );
     keeps(&Setup::strangers("end of the counter", Faults { lapses: 1, ..NONE }).starting_at(NEAR_THE_END));
     let change = Faults { changes: 1, breaks: 1, ..NONE };
-    keeps(&Setup::neighbours("change, by every node", change).of_two().proving(Proof::EveryNode));
+    keeps(&Setup::neighbours("change, by owner", change).of_two().proving(Proof::Owner));
     keeps(&Setup::neighbours("change", Faults { lapses: 1, ..change }).of_two().handing_over());
 }
 
@@ -153,7 +157,7 @@ fn a_session_that_changed_needs_more_than_one_node_to_be_seen() {
     let change = Setup::neighbours("change", Faults { changes: 1, ..NONE }).of_two();
     // What was created since the change speaks for the new session, and what is held rests on the old one.
     breaks(&[Promise::OneHolder], &change.proving(Proof::SomeNode));
-    // A node that is found after the proof may be the old session's.
+    // All that are known are not all: one that is found after the proof may be the old session's.
     for mutation in [Mutation::AdoptWithoutOwner, Mutation::AdoptForRecordedSession] {
         breaks(&[Promise::OneHolder], &change.proving(Proof::EveryNode).broken(mutation));
     }

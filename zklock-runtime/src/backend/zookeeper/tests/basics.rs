@@ -213,10 +213,34 @@ async fn the_chroot_is_made_and_the_ensemble_has_one_id() {
     let hold = b.lock("/x").await;
     assert_eq!(hold.token().ensemble(), ensemble);
     release(hold).await;
-    let node = server.node(&format!("{}/deep/er{}", chroot.path(), ensemble::NODE)).await.unwrap().unwrap();
+    let node = server.node(ensemble::NODE).await.unwrap().unwrap();
     assert_eq!(node.data, ensemble.to_string().as_bytes());
     assert_eq!(node.ephemeral_owner, 0);
     assert!(LockPath::new(ensemble::NODE).is_err(), "a lock could stand where the id is");
+}
+
+/// The row of a fence is found by the whole path, so that tokens of one lock must compare from wherever it is named.
+#[tokio::test]
+async fn a_lock_has_one_ensemble_from_whichever_chroot() {
+    let (server, chroot) = chroot("alias").await;
+    let inner = Peer::connect(&format!("{}/shop", chroot.url()), "a").await;
+    let outer = Peer::connect(&chroot.url(), "b").await;
+    let root = Peer::connect(&server.url(), "c").await;
+    let mut last = None;
+    for (peer, path) in [
+        (&inner, "/orders/1".to_owned()),
+        (&outer, "/shop/orders/1".to_owned()),
+        (&root, format!("{}/shop/orders/1", chroot.path())),
+    ] {
+        let hold = peer.lock(&path).await;
+        let now = Some((hold.token().ensemble(), hold.fence_key().to_owned(), hold.token()));
+        if let (Some((ensemble, key, token)), Some(now)) = (&last, &now) {
+            assert_eq!((ensemble, key), (&now.0, &now.1));
+            assert!(*token < now.2);
+        }
+        last = now;
+        release(hold).await;
+    }
 }
 
 #[tokio::test]

@@ -8,12 +8,13 @@ use tokio::{
     sync::{Mutex, watch},
 };
 use zklock_testkit::{Chroot, Direction, Op, Proxy, Request as Any, Rule, ZooKeeper as Server};
+use zookeeper_client as zk;
 
 use super::support::{
     Peer, SESSION, SOON, chroot, count, fair, is_queued, plain, release, request, until, within,
 };
 use crate::{
-    backend::zookeeper::session::Session,
+    backend::zookeeper::{ensemble, session::Session},
     error::{Error, LostReason},
     hold::{Hold, State},
     token::FencingToken,
@@ -52,7 +53,7 @@ impl Scene {
         assert_eq!(names.len(), 1, "{names:?}");
         let node = self.server.node(&format!("{path}/{}", names.remove(0))).await.unwrap().unwrap();
         assert!(hold.token().to_string().starts_with(&format!("{:016x}", node.czxid)));
-        assert_eq!(node.ephemeral_owner, self.peer.session().unwrap().id);
+        assert_eq!(node.ephemeral_owner, self.peer.session().unwrap().id());
     }
 }
 
@@ -161,7 +162,8 @@ async fn a_lost_delete_of_a_plain_node_spares_the_next_holders() {
         let hold = scene.peer.run_for("/p").await;
         let next = scene.other.start(plain("/p", SOON));
         let others = scene.other.session().unwrap();
-        until("the next one waits", async || others.some_node().is_none() && !next.is_finished()).await;
+        confirmed(&others).await;
+        assert!(!next.is_finished());
         let rule = fault.strike(&scene.proxy, Op::Delete, 1);
         // Resolves when the janitor has looked again.
         release(hold).await;
@@ -170,7 +172,7 @@ async fn a_lost_delete_of_a_plain_node_spares_the_next_holders() {
         let session = scene.peer.session().unwrap();
         until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
         let node = scene.server.node(&format!("{}/p", scene.chroot.path())).await.unwrap().unwrap();
-        assert_eq!(node.ephemeral_owner, others.id);
+        assert_eq!(node.ephemeral_owner, others.id());
         assert!(next.is_held());
         release(next).await;
     }
@@ -358,10 +360,105 @@ async fn another_session_behind_the_same_connection_ends_the_holds() {
     release(next).await;
 }
 
+/// Nodes that were made in the new session before it was asked for do not speak for the old one.
+#[tokio::test]
+async fn what_another_session_has_made_does_not_prove_the_old_one() {
+    let (server, chroot) = chroot("swapmade").await;
+    let swap = Swap::start(server.connect_string()).await;
+    let peer = Peer::connect(&chroot.via(&swap.address).url(), "a").await;
+    let session = peer.session().unwrap();
+    let hold = peer.lock("/a").await;
+    swap.open.send_replace(false);
+    swap.cut.send_replace(());
+    until("disconnected", async || !session.validity.is_connected()).await;
+    // The next connection carries these first.
+    let made: Vec<_> = (0..8).map(|i| peer.start(plain(&format!("/b{i}"), 2 * SOON))).collect();
+    tokio::task::yield_now().await;
+    let asked = session.handle.spawn(async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    });
+    asked.await.unwrap();
+    swap.open.send_replace(true);
+    assert_eq!(within(SOON, hold.ended()).await, LostReason::SessionExpired);
+    for made in made {
+        release(within(2 * SOON, made).await.unwrap().unwrap()).await;
+    }
+    let again = peer.lock("/a").await;
+    assert!(!Arc::ptr_eq(&session, &peer.session().unwrap()));
+    release(again).await;
+}
+
+#[tokio::test]
+async fn a_node_of_a_session_that_was_changed_is_not_adopted() {
+    for is_fair in [true, false] {
+        let (server, chroot) = chroot("swapfind").await;
+        let proxy = Proxy::start(server.connect_string()).await.unwrap();
+        let swap = Swap::start(&proxy.addr().to_string()).await;
+        let peer = Peer::connect(&chroot.via(&swap.address).url(), "a").await;
+        let session = peer.session().unwrap();
+        let rule = proxy.swallow_reply(if is_fair { Op::Multi } else { Op::Create }, 1);
+        let lock =
+            async || within(2 * SOON, peer.start(request("/a", is_fair, 2 * SOON))).await.unwrap().unwrap();
+        let mut hold = lock().await;
+        assert!(rule.has_fired());
+        let ended = tokio::time::timeout(SESSION / 2, hold.ended()).await;
+        if let Ok(reason) = ended {
+            // It was found before the proof, and granted for as long as the old session surely lasts.
+            assert_eq!(reason, LostReason::SessionExpired);
+            release(hold).await;
+            hold = lock().await;
+        }
+        let now = peer.session().unwrap();
+        assert!(!Arc::ptr_eq(&session, &now), "held in the session that nobody beats for");
+        let mut path = format!("{}/a", chroot.path());
+        if is_fair {
+            let names = server.children(&path).await.unwrap();
+            assert_eq!(names.len(), 1, "{names:?}");
+            path = format!("{path}/{}", names[0]);
+        }
+        assert_eq!(server.node(&path).await.unwrap().unwrap().ephemeral_owner, now.id());
+        release(hold).await;
+    }
+}
+
+/// Where no witness may be made, what is held tells whose the connection is.
+#[tokio::test]
+async fn a_session_without_a_witness_is_known_by_its_nodes() {
+    let server = Server::start().await.unwrap();
+    let admin = zk::Client::connector().with_auth("digest", b"admin:secret");
+    let admin = admin.connect(server.connect_string()).await.unwrap();
+    let id = uuid::Uuid::new_v4().to_string();
+    let acls = [
+        zk::Acl::new(zk::Permission::READ, zk::AuthId::anyone()),
+        zk::Acl::new(zk::Permission::ALL, zk::AuthId::authed()),
+    ];
+    let options = zk::CreateMode::Persistent.with_acls(zk::Acls::new(&acls));
+    admin.create(ensemble::NODE, id.as_bytes(), &options).await.unwrap();
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let swap = Swap::start(server.connect_string()).await;
+    let peer = Peer::connect(&format!("zk://{}", proxy.addr()), "a").await;
+    let swapped = Peer::connect(&format!("zk://{}", swap.address), "b").await;
+    let (hold, lost) = (peer.lock("/a").await, swapped.lock("/b").await);
+    let session = peer.session().unwrap();
+    proxy.cut();
+    until("disconnected", async || !session.validity.is_connected()).await;
+    until("proven", async || session.validity.is_connected()).await;
+    assert!(hold.is_held() && Arc::ptr_eq(&session, &peer.session().unwrap()));
+    swap.cut.send_replace(());
+    assert_eq!(within(SOON, lost.ended()).await, LostReason::SessionExpired);
+    release(hold).await;
+    release(lost).await;
+    assert!(admin.list_children(ensemble::NODE).await.unwrap().is_empty());
+}
+
 /// Passes on what is said, but asks for a new session whenever a client comes back for its old one.
 struct Swap {
     address: String,
     cut: watch::Sender<()>,
+    /// Whether who comes back is let in.
+    open: watch::Sender<bool>,
 }
 
 impl Swap {
@@ -369,17 +466,22 @@ impl Swap {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let cut = watch::Sender::new(());
-        let (server, cuts) = (server.to_owned(), cut.clone());
+        let open = watch::Sender::new(true);
+        let (server, cuts, gate) = (server.to_owned(), cut.clone(), open.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let mut cut = cuts.subscribe();
-                let passed = pass(client, server.clone());
+                let (server, mut gate) = (server.clone(), gate.subscribe());
+                let passed = async move {
+                    let _ = gate.wait_for(|open| *open).await;
+                    pass(client, server).await;
+                };
                 tokio::spawn(async move {
                     tokio::select! { () = passed => {}, _ = cut.changed() => {} }
                 });
             }
         });
-        Self { address, cut }
+        Self { address, cut, open }
     }
 }
 

@@ -55,6 +55,32 @@ async fn a_missing_right_is_named_and_nothing_is_left() {
     release(hold).await;
 }
 
+/// Not listed, the node whose answer was lost is still found, and with the error that comes it goes.
+#[tokio::test]
+async fn a_lost_create_that_may_not_be_looked_for_leaves_nothing() {
+    let (server, chroot) = chroot("lostunread").await;
+    let admin = admin(server, &chroot).await;
+    let proxy = zklock_testkit::Proxy::start(server.connect_string()).await.unwrap();
+    let peer = Peer::connect(&chroot.via(proxy.addr()).url(), "a").await;
+    make(&admin, "/unread", P::CREATE | P::DELETE | P::WRITE).await;
+    release(peer.lock("/unread").await).await;
+    let session = peer.session().unwrap();
+    let rule = proxy.swallow_reply(zklock_testkit::Op::Multi, 1);
+    assert_refused(&peer.acquire(fair("/unread", SOON)).await.unwrap_err(), "READ", "/unread");
+    assert!(rule.has_fired());
+    until("nothing is left", async || admin.list_children("/unread").await.unwrap().is_empty()).await;
+    assert!(std::sync::Arc::ptr_eq(&session, &peer.session().unwrap()));
+    release(peer.lock("/unread").await).await;
+    // Nor is another's node, which may not be read, an error when the answer that it is there is lost.
+    let acls = anyone(P::NONE);
+    admin.create("/p", b"", &zk::CreateMode::Ephemeral.with_acls(zk::Acls::new(&acls))).await.unwrap();
+    let rule = proxy.swallow_reply(zklock_testkit::Op::Create, 1);
+    let waiting = peer.start(plain("/p", SOON));
+    rule.fired().await.unwrap();
+    admin.delete("/p", None).await.unwrap();
+    release(within(SOON, waiting).await.unwrap().unwrap()).await;
+}
+
 #[tokio::test]
 async fn a_directory_that_may_not_be_written_still_locks() {
     let (server, chroot) = chroot("nowrite").await;
@@ -100,13 +126,10 @@ async fn a_chroot_without_rights_is_refused_at_once() {
     let (server, chroot) = chroot("nochroot").await;
     let admin = admin(server, &chroot).await;
     make(&admin, "/mine", P::READ).await;
-    // The chroot itself cannot be made, and where it is there, the id cannot.
-    for (path, right) in [("/mine/x", "CREATE"), ("/mine", "CREATE")] {
-        let config = config(&format!("{}{path}", chroot.url()), "a");
-        let error = within(SOON, Peer::with(config)).await.err().unwrap();
-        assert!(matches!(error, Error::Refused { .. }), "{error}");
-        assert!(error.to_string().contains(right) && error.to_string().contains("/mine"), "{error}");
-    }
+    let asked = config(&format!("{}/mine/x", chroot.url()), "a");
+    let error = within(SOON, Peer::with(asked)).await.err().unwrap();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("CREATE") && error.to_string().contains("/mine"), "{error}");
     // With the right password it works, and only for those who have it.
     let mut ours = config(&format!("{}/mine", chroot.url()), "a");
     ours.auth.push(("digest".into(), b"admin:secret".to_vec()));
@@ -120,6 +143,29 @@ async fn a_chroot_without_rights_is_refused_at_once() {
     wrong.auth.push(("digest".into(), b"admin:wrong".to_vec()));
     let stranger = Peer::with(wrong).await.unwrap();
     assert_refused(&stranger.acquire(fair("/a", SOON)).await.unwrap_err(), "CREATE", "/mine");
+}
+
+#[tokio::test]
+async fn a_root_without_rights_has_the_id_below_the_chroot() {
+    let server = zklock_testkit::ZooKeeper::start().await.unwrap();
+    let admin = zk::Client::connector().with_auth("digest", b"admin:secret");
+    let admin = admin.connect(server.connect_string()).await.unwrap();
+    make(&admin, "/ours", P::ALL).await;
+    make(&admin, "/none", P::READ).await;
+    admin.set_acl("/", &anyone(P::READ), None).await.unwrap();
+    let (a, b) = (
+        Peer::connect(&format!("{}/ours", server.url()), "a").await,
+        Peer::connect(&format!("{}/ours", server.url()), "b").await,
+    );
+    let hold = a.lock("/x").await;
+    let id = hold.token().ensemble();
+    assert_eq!(admin.get_data("/ours/_c_zklock_ensemble").await.unwrap().0, id.to_string().as_bytes());
+    release(hold).await;
+    assert_eq!(b.lock("/x").await.token().ensemble(), id);
+    // Where it can be in neither place, that is said at once.
+    let error = within(SOON, Peer::with(config(&format!("{}/none", server.url()), "a"))).await.err().unwrap();
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("CREATE") && error.to_string().contains("/none"), "{error}");
 }
 
 #[tokio::test]
