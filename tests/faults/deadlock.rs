@@ -59,7 +59,10 @@ async fn g12_what_follows_a_deadlock_is_not_told_as_committed() -> Outcome {
     for (id, call) in (1..).zip(calls) {
         match soon("a call", call).await? {
             Ok(()) => {}
-            Err(Problem::Lock(Error::NotCommitted { .. })) => losers.push(id),
+            Err(Problem::Lock(error @ Error::TransactionEnded { .. })) => {
+                assert!(!error.is_retryable(), "a part of it stands");
+                losers.push(id);
+            }
             Err(problem) => return Err(problem.into()),
         }
     }
@@ -68,8 +71,8 @@ async fn g12_what_follows_a_deadlock_is_not_told_as_committed() -> Outcome {
         let taken = shop.number(format!("SELECT taken FROM goods WHERE id = {id}")).await?;
         assert_eq!(taken, 1, "by the one who was not rolled back");
     }
-    // What MariaDB has done and nobody can undo: the statement that came after stands by itself. Its caller is told
-    // that the transaction is not committed, since it is not.
+    // What MariaDB has done and nobody can undo: the statement that came after stands by itself, and its caller is
+    // told to look.
     assert!(shop.is_written(loser).await?);
     assert!(shop.is_written(3 - loser).await?);
     for path in ["/goods/1", "/goods/2"] {

@@ -21,12 +21,11 @@ type Options = PgConnectOptions;
 
 /// Its word for a whole number, in a cast.
 const INTEGER: &str = "BIGINT";
-/// Transactions that are open in this database, but for the one that asks.
-const OPEN: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-                    AND xact_start IS NOT NULL AND pid <> pg_backend_pid()";
-/// Those of them that wait for a lock.
+/// How many transactions wait for another one.
 const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                        AND wait_event_type = 'Lock'";
+/// A transaction does not end without an error that stays until its end.
+const ENDS_SILENTLY: bool = false;
 
 /// A database of its own.
 async fn create() -> Outcome<Options> {
@@ -35,4 +34,12 @@ async fn create() -> Outcome<Options> {
 
 fn pool(options: Options, size: u32, patience: Duration) -> Pool<Database> {
     PgPoolOptions::new().max_connections(size).acquire_timeout(patience).connect_lazy_with(options)
+}
+
+/// Whether no transaction is open but the one that asks.
+async fn is_idle(observer: &mut Connection) -> Result<bool, sqlx::Error> {
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND xact_start IS NOT NULL AND pid <> pg_backend_pid()";
+    let open: i64 = sqlx::query_scalar(open).fetch_one(observer).await?;
+    Ok(open == 0)
 }

@@ -117,6 +117,7 @@ async fn g02_a_newer_holder_waits_for_an_older_transaction_at_every_isolation() 
             async move { first.count(level, Some(at)).await }
         });
         paused.reached().await?;
+        assert!(!first.is_idle().await?);
         let newer = tokio::spawn({
             let second = second.clone();
             async move { second.count(level, None).await }

@@ -10,7 +10,7 @@ use zklock::{
 };
 use zklock_testkit::Proxy;
 
-use super::{Connection, Database, INTEGER, OPEN, Options, WAITING, create, pool};
+use super::{Connection, Database, INTEGER, Options, WAITING, create, is_idle, pool};
 use crate::support::{Outcome, Pause, Problem, queued, soon, until};
 
 /// A service that writes orders under the lock `/orders`, and an observer who looks into its database from outside.
@@ -141,11 +141,23 @@ impl Shop {
     /// new one.
     pub(crate) async fn is_clean(&self) -> Outcome {
         queued(&self.locks, "/orders", 0).await?;
-        until("no transaction to be open", async || {
-            self.number(OPEN.to_owned()).await.is_ok_and(|open| open == 0)
-        })
-        .await?;
+        let mut last = None;
+        let idle = until("no transaction to be open", async || {
+            let idle = self.is_idle().await;
+            let is_so = matches!(idle, Ok(true));
+            last = Some(idle);
+            is_so
+        });
+        idle.await.map_err(|error| format!("{error}; the last look gave {last:?}"))?;
         self.pool_is_clean().await
+    }
+
+    /// Whether no transaction is open.
+    pub(crate) async fn is_idle(&self) -> Outcome<bool> {
+        let mut observer = self.direct.connect().await?;
+        let idle = is_idle(&mut observer).await?;
+        observer.close().await?;
+        Ok(idle)
     }
 
     pub(crate) async fn pool_is_clean(&self) -> Outcome {
