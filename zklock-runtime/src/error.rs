@@ -109,7 +109,7 @@ pub enum Error {
         path: LockPath,
         /// The function whose transaction is open.
         outer: &'static str,
-        /// Why neither a join nor a new transaction is possible as written.
+        /// Why that is not possible as written, and what is.
         reason: &'static str,
     },
     /// No [`Locks`](crate::Locks) is installed, and the annotation names none.
@@ -320,11 +320,9 @@ impl fmt::Display for Error {
                 }
                 write!(f, "\"{path}\"; take the locks in one order everywhere")
             }
-            Self::NestedTransaction { path, outer, reason } => write!(
-                f,
-                "lock \"{path}\" asks for a transaction inside the one of `{outer}`: {reason}; join it with \
-                 `transactional(pool = tx)` or ask for one of its own with `transactional(requires_new)`"
-            ),
+            Self::NestedTransaction { path, outer, reason } => {
+                write!(f, "lock \"{path}\" asks for a transaction inside the one of `{outer}`: {reason}")
+            }
             Self::NotInstalled { what } => write!(f, "{what}"),
             Self::Unavailable { servers, waited, source } => {
                 write!(f, "no answer from {servers} within {waited:.1?}")?;

@@ -64,7 +64,7 @@ fn origin<'a, DB: Database>(
         origin => origin,
     };
     match &origin {
-        Origin::Pool(pool) => check_nesting(call, spec, transaction::pool_id(pool))?,
+        Origin::Pool(pool) => check_nesting::<DB>(call, spec, transaction::pool_id(pool))?,
         Origin::Outer(connection) if spec.unfenced => check_joining::<DB>(call, connection)?,
         Origin::Outer(_) | Origin::Installed => {}
     }
@@ -73,17 +73,27 @@ fn origin<'a, DB: Database>(
 
 /// A second transaction of the same call chain on the same pool would not see what the first has written, and might
 /// wait for it.
-fn check_nesting(call: &Call, spec: TxSpec, pool: usize) -> Result<(), Error> {
+fn check_nesting<DB: Database>(call: &Call, spec: TxSpec, pool: usize) -> Result<(), Error> {
     let hold = call.guard.hold();
     let refuse = |outer, reason| Err(Error::NestedTransaction { path: hold.path().clone(), outer, reason });
     for (outer, function) in call.frame.transactions(pool) {
         if !spec.requires_new {
-            return refuse(function, "it would not see what that one has written");
+            return refuse(
+                function,
+                "it would not see what that one has written; join it with `transactional(pool = tx)`, or ask for one of its own with \
+                 `transactional(requires_new)`",
+            );
+        }
+        if DB::ONE_WRITER {
+            return refuse(
+                function,
+                "this database has one writer at a time, so it would wait for the outer one; join it with `transactional(pool = tx)`",
+            );
         }
         if outer.root_id() == hold.root_id() && !spec.unfenced {
             return refuse(
                 function,
-                "on the same path it would wait for the fence row that the outer one has raised",
+                "on the same path it would wait for the fence row that the outer one has raised; join it with `transactional(pool = tx)`",
             );
         }
     }
