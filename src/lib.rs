@@ -52,7 +52,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | G1 | **One holder.** Two guards of one path never both say [`is_held`](Guard::is_held). |
+//! | G1 | **One holder.** Two grants of one path never both say [`is_held`](Guard::is_held). |
 //! | G2 | **No stale commit.** The transaction of a superseded holder cannot commit. |
 //! | G3 | **No lock, no body.** |
 //! | G4 | **Order:** grant, BEGIN, body, COMMIT acknowledged, release. |
@@ -61,7 +61,7 @@
 //! | G7 | **Loss.** When the lock may be gone, the body is stopped and rolled back. |
 //! | G8 | **No orphan** contender outlives its task by more than a couple of seconds while connected. |
 //! | G9 | **Fair means FIFO** across all processes. |
-//! | G10 | **Reentrant by task**; opposite orders are an error, not a stall. |
+//! | G10 | **Reentrant by task**; opposite orders are an error within a process, and bounded across processes. |
 //! | G11 | **Keys never alias**, whatever the values. |
 //! | G12 | **Honest outcome.** `Ok` only if the commit is known to have happened. |
 //! | G13 | **Bounded.** `wait` bounds everything up to the grant. |
@@ -89,10 +89,19 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # What can be watched
+//!
+//! Each call has a `tracing` span `zk_lock` (target `zklock`, level info) with the fields `path`, `kind` (`fair`,
+//! `unfair`), `function`, `token`, `wait` and `held` in microseconds, and `outcome`: `committed`, `rolled back`, `released`,
+//! `joined`, or the [kind](Error::kind) of the error. Overruns are warnings, a body that does not yield is an error, both
+//! with function, path and token. [`Locks::snapshot`] shows what this process holds and waits for, [`Locks::inspect`]
+//! the queue of a path as the server sees it.
+//!
 //! # Features
 //!
 //! `zookeeper` (default), `postgres`, `mysql` (MariaDB too) and `sqlite`. They only add. [`sqlx`](crate::sqlx) is
-//! re-exported with any of the databases, so that versions agree.
+//! re-exported with any of the databases, so that versions agree; for its derives, its macros or TLS add
+//! `sqlx = { version = "0.9", features = [..] }` beside zklock.
 
 #[cfg(feature = "sqlx")]
 pub use sqlx;
@@ -107,3 +116,8 @@ pub use zklock_runtime::{
 };
 #[cfg(feature = "sqlx")]
 pub use zklock_runtime::{Database, TxParam, fence_table_sql};
+
+/// The examples of the README compile.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../README.md")]
+mod readme {}

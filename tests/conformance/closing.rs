@@ -126,7 +126,7 @@ pub(crate) async fn closing_while_limits_are_moved_does_not_hang(world: World) -
         }
         let extending = tokio::task::spawn_blocking(move || {
             // Until the last of them is closed, and kept afterwards: nobody lets go of them but the grace time.
-            while guards.iter().any(|guard| guard.extend(Duration::from_secs(3600)).is_ok()) {}
+            while guards.iter().any(|guard| guard.extend(Duration::from_hours(1)).is_ok()) {}
             guards
         });
         soon("closing", locks.close()).await;

@@ -10,7 +10,7 @@ use crate::support::{Outcome, World, queued, soon, until};
 
 pub(crate) async fn a_snapshot_shows_what_is_held_and_waited_for(world: World) -> Outcome {
     let locks = world.locks().await?;
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     let later = locks.mutex("/later").function("later").timeout(2 * hour).acquire().await?;
     let sooner = locks.mutex("/sooner").function("sooner").timeout(hour).acquire().await?;
     let endless = locks.mutex("/endless").timeout(None).acquire().await?;

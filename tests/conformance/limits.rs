@@ -4,7 +4,7 @@ use zklock::{Error, LostReason};
 
 use crate::support::{GRACE, Outcome, World, soon};
 
-const HOUR: Duration = Duration::from_secs(3600);
+const HOUR: Duration = Duration::from_hours(1);
 
 pub(crate) async fn extending_moves_the_limit_later(world: World) -> Outcome {
     let locks = world.locks().await?;

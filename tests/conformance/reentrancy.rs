@@ -82,9 +82,9 @@ pub(crate) async fn g10_the_earlier_deadline_counts(world: World) -> Outcome {
     let limit = Duration::from_millis(80);
     let outer = locks.mutex("/a").timeout(limit).acquire().await?;
     let body = async {
-        let inner = locks.mutex("/a").timeout(Duration::from_secs(3600)).acquire().await?;
+        let inner = locks.mutex("/a").timeout(Duration::from_hours(1)).acquire().await?;
         assert!(inner.remaining().is_some_and(|remaining| remaining <= limit));
-        inner.extend(Duration::from_secs(3600))?;
+        inner.extend(Duration::from_hours(1))?;
         assert!(inner.remaining().is_some_and(|remaining| remaining <= limit), "past the outer limit");
         inner.run(std::future::pending::<()>()).await
     };

@@ -103,7 +103,7 @@ async fn g07_a_silent_server_stops_the_body_and_rolls_it_back() -> Outcome {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g07_no_commit_starts_while_disconnected() -> Outcome {
     // So long that the lock cannot be lost before the body has ended.
-    let stage = Stage::set(|locks| locks.session_timeout(Duration::from_secs(60))).await?;
+    let stage = Stage::set(|locks| locks.session_timeout(Duration::from_mins(1))).await?;
     let (call, mut paused, next) = stage.call().await?;
     stage.proxy.refuse();
     stage.proxy.cut();
@@ -127,7 +127,7 @@ async fn g07_no_commit_starts_while_disconnected() -> Outcome {
 async fn g07_the_answer_to_a_commit_counts_though_the_session_ends() -> Outcome {
     let chroot = chroot().await?;
     let proxy = Proxy::start(ZooKeeper::shared().await?.connect_string()).await?;
-    let locks = patient(&chroot.via(proxy.addr()).url()).grace(Duration::from_secs(60));
+    let locks = patient(&chroot.via(proxy.addr()).url()).grace(Duration::from_mins(1));
     let (shop, database) = Shop::behind(locks, 1).await?;
     let other = Arc::new(shop.beside(patient(&chroot.url())).await?);
     let stage = Stage { chroot, proxy, shop: Arc::new(shop), other };

@@ -59,7 +59,7 @@ async fn g08_after_a_kill_the_next_one_has_the_lock_within_the_session_timeout()
 async fn closing_hands_over_at_once_however_long_the_session_timeout() -> Outcome {
     let stage = Stage::set().await?;
     // Far longer than anything is waited for here.
-    let session = Duration::from_secs(60);
+    let session = Duration::from_mins(1);
     for (mode, fair) in [("fair", true), ("unfair", false)] {
         let lock = stage.shop.locks.mutex(format!("/held/{mode}")).fair(fair).timeout(None);
         let mut holder = stage.child("hold", mode, session)?;

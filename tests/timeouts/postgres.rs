@@ -49,6 +49,6 @@ async fn create_behind_a_proxy() -> Outcome<(Options, Options, Proxy)> {
 fn pool(options: Options, size: u32) -> Pool<Database> {
     PgPoolOptions::new()
         .max_connections(size)
-        .acquire_timeout(Duration::from_secs(60))
+        .acquire_timeout(Duration::from_mins(1))
         .connect_lazy_with(options)
 }

@@ -52,6 +52,6 @@ async fn create() -> Outcome<Options> {
 fn pool(options: Options, size: u32) -> Pool<Database> {
     SqlitePoolOptions::new()
         .max_connections(size)
-        .acquire_timeout(Duration::from_secs(60))
+        .acquire_timeout(Duration::from_mins(1))
         .connect_lazy_with(options)
 }

@@ -16,8 +16,8 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         let one = match unit {
             "ms" => Duration::from_millis(1),
             "s" => Duration::from_secs(1),
-            "m" => Duration::from_secs(60),
-            "h" => Duration::from_secs(60 * 60),
+            "m" => Duration::from_mins(1),
+            "h" => Duration::from_hours(1),
             "" => return Err(format!("`{digits}` has no unit; use `ms`, `s`, `m` or `h`")),
             other => return Err(format!("there is no unit `{other}`; use `ms`, `s`, `m` or `h`")),
         };

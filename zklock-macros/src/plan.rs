@@ -79,6 +79,14 @@ impl<'a> Plan<'a> {
             }
         };
         let shape = shape(function, on_error.is_some(), errors);
+        if let Some(transactional) = transactional.as_ref()
+            && !cfg!(any(test, feature = "transactional"))
+        {
+            errors.on(
+                transactional.span,
+                "`transactional` needs a database: turn on the feature `postgres`, `mysql` or `sqlite` of zklock",
+            );
+        }
         let transaction = match (transactional, &injected.tx) {
             (Some(transactional), Some(param)) => transaction(transactional, param, &function.sig, errors),
             (Some(transactional), None) => {

@@ -152,7 +152,7 @@ pub enum Error {
         /// What the database answered.
         source: Cause,
     },
-    /// The database refused or failed before the body ran; nothing was written.
+    /// The database refused, failed, or kept us waiting for the whole hold limit before the body ran; nothing was written.
     Database {
         /// The path that was held.
         path: LockPath,

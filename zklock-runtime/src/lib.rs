@@ -12,6 +12,7 @@ mod error;
 #[cfg(feature = "sqlx")]
 mod fences;
 mod guard;
+#[cfg_attr(not(feature = "sqlx"), allow(dead_code, reason = "no database, no transaction"))]
 mod hold;
 mod lock;
 mod locks;

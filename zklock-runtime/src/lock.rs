@@ -45,7 +45,10 @@ impl Lock {
         self
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock; with a `wait` of zero it tries once.
+    ///
+    /// A task that holds the path through a guard of its own and asks for it once more waits for itself. Only inside
+    /// [`Guard::run`] and annotated functions is the lock entered again (G10).
     ///
     /// Cancel-safe: a dropped call leaves the queue, and gives back what is granted to it at that moment (G5, G8).
     ///

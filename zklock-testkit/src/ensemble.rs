@@ -49,7 +49,7 @@ struct OneWayLink {
 }
 
 /// How long an election may take on a busy machine; usually it is a second or two.
-const ELECTION_DEADLINE: Duration = Duration::from_secs(60);
+const ELECTION_DEADLINE: Duration = Duration::from_mins(1);
 
 impl Ensemble {
     /// Starts so many servers with the default settings, and waits until all serve: about two

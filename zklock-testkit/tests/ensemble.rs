@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zklock_testkit::{Direction, Ensemble, Error, Mode, wait_until};
 
-const ENOUGH: Duration = Duration::from_secs(60);
+const ENOUGH: Duration = Duration::from_mins(1);
 const A_WHILE: Duration = Duration::from_millis(300);
 
 #[tokio::test]

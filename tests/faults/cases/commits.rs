@@ -92,7 +92,7 @@ async fn g06_a_limit_that_passes_during_commit_waits_for_the_answer() -> Outcome
 
 async fn answered_late(arrives: bool) -> Outcome {
     // Far more than it takes: the answer comes in time.
-    let (shop, proxy) = behind(Duration::from_secs(60)).await?;
+    let (shop, proxy) = behind(Duration::from_mins(1)).await?;
     let rule = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
     let call = brief(&shop, 1, false);
     rule.fired().await?;

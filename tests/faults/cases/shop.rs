@@ -72,7 +72,7 @@ impl Shop {
         direct: Options,
         connections: u32,
     ) -> Outcome<Self> {
-        let pool = pool(way, connections, Duration::from_secs(60));
+        let pool = pool(way, connections, Duration::from_mins(1));
         let locks = locks.pool(pool.clone()).connect().await?;
         Ok(Self { locks, pool, direct })
     }

@@ -107,7 +107,7 @@ async fn impatient(shop: &Shop, #[tx] tx: &mut Connection) -> Result<(), Problem
 #[zk_lock(path = "/orders", timeout = "60s", locks = shop.locks, transactional)]
 async fn extends(shop: &Shop, #[tx] tx: &mut Connection, #[guard] guard: &Guard) -> Result<(), Problem> {
     insert(tx, 1, 1).await?;
-    let result = guard.extend(std::time::Duration::from_secs(3600));
+    let result = guard.extend(std::time::Duration::from_hours(1));
     assert!(matches!(result, Err(Error::Config { .. })), "{result:?}");
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::{Boxed, Call, Interrupted, end};
 pub use crate::transaction::{Isolation, Source as Connections, Tx, TxParam, TxSpec};
 use crate::{
     context::OpenTransaction,
-    error::Error,
+    error::{Cause, Error},
     observe,
     transaction::{self, Database, Origin},
 };
@@ -40,13 +40,27 @@ where
         let locks = call.guard.locks();
         let hold = call.guard.hold();
         let begun = Tx::begin(origin, hold, *spec, locks.engine(), locks.databases().fence(), locks.grace());
-        let mut tx = begun.await.map_err(Error::after_rollback)?;
+        let mut tx = begun.await.map_err(before_the_body)?;
         if let (Some(pool), Some(connection)) = (pool, tx.connection_id()) {
             let (function, joined) = (hold.function(), Vec::new());
             call.frame.set_transaction(OpenTransaction { pool, connection, function, joined });
         }
         Ok(tx)
     })
+}
+
+/// What is said of a call whose body never ran: there was nothing to stop.
+fn before_the_body(error: Error) -> Error {
+    match error {
+        Error::Overrun { path, held, .. } => Error::Database {
+            path,
+            source: Cause::new(format!(
+                "no connection of the pool, no answer to BEGIN or no way past an older transaction of the same path \
+                 within the {held:.1?} that the lock may be held; enlarge the pool or allow a longer `timeout`"
+            )),
+        },
+        error => error.after_rollback(),
+    }
 }
 
 fn origin<'a, DB: Database>(

@@ -21,7 +21,7 @@ const PATIENCE_IN_PROCESS: Duration = Duration::from_secs(5);
 const RESTORE: Duration = Duration::from_secs(5);
 /// How long an end that cannot be confirmed is tried again. The lock is not kept for it: it is let go at the end of
 /// the grace time, and the fence does the rest.
-const PERSISTENCE: Duration = Duration::from_secs(60);
+const PERSISTENCE: Duration = Duration::from_mins(1);
 
 /// The connection of a transaction, from before BEGIN until its end is certain.
 pub(crate) struct Session<DB: Database> {

@@ -5,7 +5,7 @@ use crate::port::Port;
 use crate::server::{Folder, Process};
 
 /// How long a database may take to come up; usually it is a fraction of a second.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+const START_DEADLINE: Duration = Duration::from_mins(1);
 
 /// A database server of ours.
 #[derive(Debug)]

@@ -54,7 +54,7 @@ impl Args {
             return Holding::parse(args).map(Self::Holder);
         }
         let mut supervision =
-            Supervision { time: Duration::from_secs(120), seed: drawn, processes: 3, tasks: 4, logs: None };
+            Supervision { time: Duration::from_mins(2), seed: drawn, processes: 3, tasks: 4, logs: None };
         while let Some(name) = args.next() {
             if matches!(name.as_str(), "--help" | "-h") {
                 return Ok(Self::Help);
@@ -126,7 +126,7 @@ mod tests {
         let Ok(Args::Supervisor(given)) = parse("--minutes 0.5 --seed 3 --processes 2") else { panic!() };
         assert_eq!((given.time, given.seed, given.processes), (Duration::from_secs(30), 3, 2));
         let Ok(Args::Supervisor(default)) = parse("") else { panic!() };
-        assert_eq!((default.time, default.seed), (Duration::from_secs(120), 7));
+        assert_eq!((default.time, default.seed), (Duration::from_mins(2), 7));
         for wrong in ["--minutes", "--minutes x", "--minutes -1", "--fast 1", "holder"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }

@@ -203,7 +203,7 @@ impl Servers {
 
 /// Three servers, with a directory whose sequence is about to end.
 async fn ensemble() -> Result<Ensemble, Error> {
-    const CATCH_UP: Duration = Duration::from_secs(60);
+    const CATCH_UP: Duration = Duration::from_mins(1);
 
     let ensemble = Ensemble::start(3).await?;
     let member = ensemble.member(ensemble.leader().await?);
@@ -252,7 +252,7 @@ async fn progress(holding: Holding, record: &Record) -> Result<(), Error> {
 }
 
 async fn tell_each_minute(record: &Record, logs: &Path) -> Result<(), Error> {
-    const MINUTE: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_mins(1);
 
     let mut follower = Follower::default();
     let mut known = Vec::new();

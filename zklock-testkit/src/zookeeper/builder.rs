@@ -27,7 +27,7 @@ impl Default for ZooKeeperBuilder {
         Self {
             tick_time: Duration::from_millis(500),
             min_session_timeout: None,
-            max_session_timeout: Duration::from_secs(60),
+            max_session_timeout: Duration::from_mins(1),
             fsync: false,
             config: Vec::new(),
             java: Vec::new(),

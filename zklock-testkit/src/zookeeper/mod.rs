@@ -29,7 +29,7 @@ use crate::server::Process;
 const GIVEN: &str = "ZKLOCK_TEST_ZOOKEEPER";
 
 /// How long a server may take; on a busy machine Java alone may need seconds.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+const START_DEADLINE: Duration = Duration::from_mins(1);
 
 /// A ZooKeeper server for tests: a child process on a free port of 127.0.0.1, with its data in a
 /// temporary folder, killed and removed when this is dropped or when the test process ends, however

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 /// Nothing takes as long, however slow the machine is.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 pub(crate) struct Demo {
     child: Child,

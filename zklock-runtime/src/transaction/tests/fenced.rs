@@ -182,7 +182,7 @@ async fn a_cleaned_up_path_takes_no_stale_token<DB: Bench>() {
 async fn a_clean_up_leaves_young_rows_and_other_ensembles<DB: Bench>() {
     let lab = Lab::<DB>::new().await;
     pass(&lab, "/a").await;
-    assert_eq!(soon(clean_up(&lab.pool, Ensemble::MEMORY, Duration::from_secs(3600))).await.unwrap(), 0);
+    assert_eq!(soon(clean_up(&lab.pool, Ensemble::MEMORY, Duration::from_hours(1))).await.unwrap(), 0);
     assert_eq!(soon(clean_up(&lab.pool, ensemble(7), Duration::ZERO)).await.unwrap(), 0);
     assert_eq!(soon(clean_up(&lab.pool, Ensemble::MEMORY, Duration::ZERO)).await.unwrap(), 1);
 }
