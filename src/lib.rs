@@ -99,7 +99,7 @@
 //!
 //! # Features
 //!
-//! `zookeeper` (default), `postgres`, `mysql` (MariaDB too) and `sqlite`. They only add. [`sqlx`](crate::sqlx) is
+//! `zookeeper` (default), `postgres`, `mysql` (MariaDB too) and `sqlite`. They only add. [`sqlx`] is
 //! re-exported with any of the databases, so that versions agree; for its derives, its macros or TLS add
 //! `sqlx = { version = "0.9", features = [..] }` beside zklock.
 
