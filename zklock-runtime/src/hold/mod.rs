@@ -1,6 +1,8 @@
 //! One grant, and what may become of it.
 
 mod state;
+#[cfg(all(test, feature = "sqlx"))]
+mod tests;
 mod validity;
 
 use std::{
