@@ -1,7 +1,8 @@
 //! One grant, and what may become of it.
 
 mod state;
-#[cfg(all(test, feature = "sqlx"))]
+#[cfg(test)]
+#[cfg(feature = "sqlx")]
 mod tests;
 mod validity;
 
