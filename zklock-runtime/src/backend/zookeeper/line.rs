@@ -12,6 +12,7 @@ use super::{
     contender::OwnNode,
     order::{Before, Order, Theirs, Waits},
     outlet::Claim,
+    session::Node,
 };
 
 /// The contenders of this session in one directory, in the order of their sequences, so that a lock goes from one to
@@ -33,6 +34,8 @@ pub(super) struct Line<C = Claimant> {
 
 struct State<C> {
     order: Order<Entrant<C>>,
+    /// The node of the one that holds, or held last.
+    held: Option<Arc<Node>>,
     /// Somebody is granting; whoever else sees a turn come leaves it to that one.
     is_advancing: bool,
 }
@@ -45,11 +48,7 @@ struct Entrant<C> {
 
 /// Who can be granted the lock.
 pub(super) trait Candidate: Sized {
-    /// The name of its node.
-    fn name(&self) -> &str;
-
-    /// Its node is seen to be gone.
-    fn is_gone(&self) -> bool;
+    fn node(&self) -> &Arc<Node>;
 
     /// Gives it the lock, unless its session cannot be relied on at this moment.
     fn grant(self) -> Result<(), Self>;
@@ -62,12 +61,8 @@ pub(super) struct Claimant {
 }
 
 impl Candidate for Claimant {
-    fn name(&self) -> &str {
-        self.own.node().name()
-    }
-
-    fn is_gone(&self) -> bool {
-        self.own.node().is_gone()
+    fn node(&self) -> &Arc<Node> {
+        self.own.node()
     }
 
     fn grant(self) -> Result<(), Self> {
@@ -77,7 +72,7 @@ impl Candidate for Claimant {
 
 impl<C: Candidate> Waits for Entrant<C> {
     fn name(&self) -> &str {
-        self.candidate.name()
+        self.candidate.node().name()
     }
 
     fn stir(&mut self) {
@@ -128,6 +123,15 @@ impl<C: Candidate> Line<C> {
         self.state().order.is_only_ours()
     }
 
+    /// Some node of ours stands in the directory, and whatever is asked of the server now is done before its delete: the
+    /// directory is still the same, and sequences go on.
+    pub(super) fn is_occupied(&self) -> bool {
+        let state = self.state();
+        let waiting = state.order.waiting().map(|entrant| entrant.candidate.node());
+        let held = state.held.iter().filter(|_| state.order.has_holder());
+        held.chain(waiting).any(|node| !node.is_gone())
+    }
+
     /// Grants to whose turn it is. Iterative: a caller that is gone gives its grant back in here.
     fn advance(self: &Arc<Self>) {
         let mut state = self.state();
@@ -136,12 +140,14 @@ impl<C: Candidate> Line<C> {
         }
         state.is_advancing = true;
         while let Some((sequence, Entrant { candidate, signal })) = state.order.next() {
+            let node = candidate.node().clone();
+            state.held = Some(node.clone());
             drop(state);
-            let granted = if candidate.is_gone() { Err(candidate) } else { candidate.grant() };
+            let granted = if node.is_gone() { Err(candidate) } else { candidate.grant() };
             state = self.state();
             match granted {
                 Ok(()) => signal.ends(GRANTED),
-                Err(candidate) if candidate.is_gone() => {
+                Err(candidate) if node.is_gone() => {
                     state.order.leave(sequence, false);
                     signal.ends(GONE);
                     state = self.without(state, candidate);
@@ -198,7 +204,7 @@ impl<C: Candidate> Line<C> {
 
 impl<C> Default for Line<C> {
     fn default() -> Self {
-        let state = State { order: Order::default(), is_advancing: false };
+        let state = State { order: Order::default(), held: None, is_advancing: false };
         Self { state: Mutex::new(state), turn: tokio::sync::Mutex::default() }
     }
 }
@@ -300,7 +306,12 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
-    use super::*;
+    use uuid::Uuid;
+
+    use super::{
+        super::{group::Created, nodes},
+        *,
+    };
 
     type Shared = Arc<Mutex<World>>;
 
@@ -309,8 +320,6 @@ mod tests {
     struct World {
         /// The session cannot be relied on.
         is_invalid: bool,
-        /// Nodes that were seen to be gone.
-        gone: Vec<i32>,
         /// Who was granted, in the order of the grants.
         granted: Vec<i32>,
         /// Whose nodes were taken away.
@@ -323,17 +332,13 @@ mod tests {
     /// A contender without a server.
     struct Fake {
         sequence: i32,
-        name: String,
+        node: Arc<Node>,
         world: Shared,
     }
 
     impl Candidate for Fake {
-        fn name(&self) -> &str {
-            &self.name
-        }
-
-        fn is_gone(&self) -> bool {
-            self.world.lock().unwrap().gone.contains(&self.sequence)
+        fn node(&self) -> &Arc<Node> {
+            &self.node
         }
 
         fn grant(self) -> Result<(), Self> {
@@ -361,15 +366,16 @@ mod tests {
         }
     }
 
-    fn name(sequence: i32) -> String {
-        format!("{}{sequence:010}", super::super::nodes::prefix(uuid::Uuid::nil()))
+    fn node(sequence: i32) -> Arc<Node> {
+        let path = format!("/a/{}{sequence:010}", nodes::prefix(Uuid::nil()));
+        Node::new(&path, Created { czxid: sequence.into(), place: 0 })
     }
 
     /// Lets contenders of ours enter, the first of them alone.
     fn entered(line: &Arc<Line<Fake>>, sequences: std::ops::Range<i32>) -> Shared {
         let world = Shared::default();
         for sequence in sequences.clone() {
-            let fake = Fake { sequence, name: name(sequence), world: world.clone() };
+            let fake = Fake { sequence, node: node(sequence), world: world.clone() };
             let place = line.enter(sequence, sequence == sequences.start, fake);
             world.lock().unwrap().places.insert(sequence, place);
         }

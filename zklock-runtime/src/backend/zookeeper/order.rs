@@ -6,7 +6,7 @@ use super::{nodes, queue};
 /// nothing: [`Line`](super::line::Line) acts on it, and the model explores it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Order<W> {
-    /// All contenders up to this sequence are over. Never goes back.
+    /// All contenders up to this sequence are over.
     done: Option<i32>,
     /// The sequence of ours that holds, or is being granted.
     holder: Option<i32>,
@@ -90,6 +90,9 @@ impl<W: Waits> Order<W> {
         if is_first {
             self.are_over(previous);
         }
+        if is_in_order(sequence) && self.done >= Some(sequence) {
+            self.doubt();
+        }
         let before = Some(previous)
             .filter(|_| is_in_order(sequence))
             .and_then(|previous| self.ours(previous))
@@ -130,7 +133,8 @@ impl<W: Waits> Order<W> {
             return;
         }
         self.holder = None;
-        if passes {
+        // Who waits before the holder is in another directory than that one was.
+        if passes && self.waiting.range(..sequence).next().is_none() {
             self.are_over(sequence);
         } else {
             self.relink(sequence, Before::Unknown);
@@ -154,6 +158,9 @@ impl<W: Waits> Order<W> {
     /// Nobody is before it any more.
     pub(super) fn is_first(&mut self, sequence: i32) {
         if self.waiting.contains_key(&sequence) {
+            if is_in_order(sequence) && self.done >= Some(sequence) {
+                self.doubt();
+            }
             self.are_over(sequence.wrapping_sub(1));
         }
     }
@@ -167,6 +174,14 @@ impl<W: Waits> Order<W> {
         if let Some(waiter) = self.waiting.get_mut(&sequence) {
             waiter.before = before;
         }
+    }
+
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &W> {
+        self.waiting.values().map(|waiter| &waiter.who)
+    }
+
+    pub(super) fn has_holder(&self) -> bool {
+        self.holder.is_some()
     }
 
     /// Nobody but us is known to use the directory.
@@ -210,9 +225,8 @@ impl<W: Waits> Order<W> {
             let ahead = |distance: usize| names.get(index.checked_sub(distance)?).copied();
             let before = match ahead(1) {
                 None => {
-                    let previous = sequence.wrapping_sub(1);
-                    self.are_over(previous);
-                    Before::Ours(previous)
+                    self.done = Some(sequence.wrapping_sub(1));
+                    Before::Ours(sequence.wrapping_sub(1))
                 }
                 Some(name) => {
                     let theirs = || {
@@ -249,6 +263,12 @@ impl<W: Waits> Order<W> {
 
     fn are_over(&mut self, up_to: i32) {
         self.done = Some(self.done.map_or(up_to, |done| done.max(up_to)));
+    }
+
+    /// Sequences went back: the directory was deleted and made anew, and what was known is of the old one.
+    fn doubt(&mut self) {
+        self.done = None;
+        self.waiting.values_mut().for_each(|waiter| waiter.is_behind(Before::Unknown));
     }
 
     /// The one behind `sequence`, if it is ours, has somebody else before it now.
