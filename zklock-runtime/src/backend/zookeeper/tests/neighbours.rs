@@ -104,3 +104,44 @@ async fn a_list_longer_than_the_servers_buffer_is_read() {
     release(hold).await;
     release(within(SOON, waiting).await.unwrap().unwrap()).await;
 }
+
+/// Nobody may do so while it is in use; but if somebody does, nobody waits for ever.
+#[tokio::test]
+async fn a_directory_that_was_deleted_and_made_anew_unseen_is_not_taken_for_the_old_one() {
+    let (server, chroot) = chroot("anew").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let other = Peer::connect(&chroot.url(), "b").await;
+    let directory = format!("{}/a", chroot.path());
+    let _hold = peer.lock("/a").await;
+    let mut waiting = vec![];
+    for length in 2..5 {
+        waiting.push(peer.start(fair("/a", SOON)));
+        is_queued(server, &chroot, "/a", length).await;
+    }
+    for name in server.children(&directory).await.unwrap() {
+        server.delete_node(&format!("{directory}/{name}")).await.unwrap();
+    }
+    server.delete_node(&directory).await.unwrap();
+    let theirs = other.lock("/a").await;
+    // It has the sequence of one that still waits, by all that is known in its process.
+    waiting.push(peer.start(fair("/a", SOON)));
+    is_queued(server, &chroot, "/a", 5).await;
+    assert!(theirs.is_held() && waiting.iter().all(|waiting| !waiting.is_finished()));
+    release(theirs).await;
+    // Those whose nodes were deleted stand behind it, in whichever order they noticed.
+    let served = waiting.into_iter().map(|waiting| tokio::spawn(async { release(waiting.await.unwrap().unwrap()).await }));
+    for served in served.collect::<Vec<_>>() {
+        within(SOON, served).await.unwrap();
+    }
+}
+
+/// Requests that are gathered together stay below what a server takes, also where that is little.
+#[tokio::test]
+async fn a_burst_gets_through_to_a_server_that_takes_little() {
+    let server = zklock_testkit::ZooKeeper::builder().jute_max_buffer(4096).start().await.unwrap();
+    let peer = Peer::connect(&server.url(), "a").await;
+    let burst: Vec<_> = (0..100).map(|i| peer.start(fair(&format!("/{i}"), SOON))).collect();
+    for hold in burst {
+        release(within(SOON, hold).await.unwrap().unwrap()).await;
+    }
+}
