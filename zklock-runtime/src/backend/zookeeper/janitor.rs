@@ -78,6 +78,8 @@ enum Outcome {
     /// Try again at once, in another way.
     Otherwise,
     Refused(zk::Error),
+    /// The server was too busy.
+    NotDone,
     Unknown,
 }
 
@@ -103,6 +105,7 @@ impl Job<'_> {
                     }
                     self.done = None;
                 }
+                Ok(Outcome::NotDone) => {}
                 Ok(Outcome::Unknown) => {
                     debug!(target: "zklock", node = &*self.node.path, "the answer to a delete was lost");
                 }
@@ -147,7 +150,8 @@ impl Job<'_> {
             }
             Err(Failure { error, .. }) => match kind(&error) {
                 Kind::SessionOver => Err(Setback::SessionOver),
-                Kind::Refusal => Ok(Outcome::Refused(error)),
+                Kind::Refusal if error != zk::Error::Throttled => Ok(Outcome::Refused(error)),
+                Kind::Refusal => Ok(Outcome::NotDone),
                 Kind::Unknown => {
                     self.is_certain = false;
                     Ok(Outcome::Unknown)

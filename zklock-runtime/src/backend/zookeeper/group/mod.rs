@@ -263,8 +263,10 @@ async fn ask(
 
 /// Answers those that failed, and has the others sent again.
 fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error: zk::Error) {
-    // A refusal of the request as a whole is for each to hear alone; a lost answer is everybody's.
-    let is_for_all = wishes.len() == 1 || (op.is_none() && kind(&error) != Kind::Refusal);
+    // A refusal of the request as a whole is for each to hear alone; a lost answer is everybody's, and a server that is
+    // too busy for one request is not helped by many.
+    let is_refused = kind(&error) == Kind::Refusal && error != zk::Error::Throttled;
+    let is_for_all = wishes.len() == 1 || (op.is_none() && !is_refused);
     let step = op.map_or(Step::Node, Op::step);
     let mut again = Vec::new();
     let mut has_spoiled = false;
