@@ -146,7 +146,7 @@ impl Born {
         };
         // Without the directory's transaction or an order by sequences nothing is known of neighbours.
         let line = self.directory.filter(|_| is_in_order(sequence)).map(|directory| presence.line(directory));
-        // Else the directory was made anew, and nobody has seen it yet.
+        // Else the directory may have been made anew, and nobody has seen it yet.
         let is_known = line.as_ref().is_none_or(|line| line.takes(sequence));
         let directory = self.directory.filter(|_| is_known);
         let line = line.filter(|_| is_known).unwrap_or_default();

@@ -105,7 +105,8 @@ impl Signal {
 }
 
 impl<C: Candidate> Line<C> {
-    /// Whether the sequence can be of this directory. If not, it was made anew since.
+    /// Whether the sequence comes after all that are known. If not, its answer was late, or the directory was made anew
+    /// since.
     pub(super) fn takes(&self, sequence: i32) -> bool {
         self.state().order.takes(sequence)
     }

@@ -84,9 +84,11 @@ impl<W> Default for Order<W> {
 }
 
 impl<W: Waits> Order<W> {
-    /// Whether the sequence can be of this directory. If not, it was made anew since.
+    /// Whether the sequence comes after all that are known. If not, its answer was late, or the directory was made anew
+    /// since.
     pub(super) fn takes(&self, sequence: i32) -> bool {
-        self.done < Some(sequence) && self.holder != Some(sequence) && !self.waiting.contains_key(&sequence)
+        let last = self.waiting.last_key_value().map(|(last, _)| *last);
+        self.done.max(self.holder).max(last) < Some(sequence)
     }
 
     /// `is_first`: nobody else was there when it came.
@@ -253,6 +255,18 @@ impl<W: Waits> Order<W> {
             };
             waiter.is_behind(before);
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn heard(&mut self, sequence: i32, hear: impl FnOnce(&mut W)) {
+        self.waiting.get_mut(&sequence).map(|waiter| hear(&mut waiter.who));
+    }
+
+    /// Counts them anew, when none is on its way.
+    #[cfg(test)]
+    pub(super) fn forget_surveys(&mut self) {
+        self.surveys = Surveys::default();
+        self.waiting.values_mut().for_each(|waiter| waiter.since = 0);
     }
 
     fn insert(&mut self, sequence: i32, before: Before, who: W) {

@@ -227,7 +227,7 @@ impl fmt::Debug for Counterexample {
 
 /// A quick hash: states come from nobody who would make them collide.
 #[derive(Default)]
-struct Mix(u64);
+pub(super) struct Mix(u64);
 
 impl Hasher for Mix {
     fn finish(&self) -> u64 {

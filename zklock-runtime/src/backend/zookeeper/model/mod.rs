@@ -11,8 +11,9 @@
 //! the server ends only sessions that are not. That is what the margin of `valid_until` buys; without it
 //! ([`Mutation::NoMargin`](setup::Mutation::NoMargin)) two hold.
 //!
-//! **Hand-over in memory is not built yet.** [`Setup::hand_over`](setup::Setup::hand_over) models it as designed, so
-//! that the design is proven first: a contender with the next sequence after one of the same process, in the same
+//! **Hand-over in memory** is explored twice. [`line`] runs the real [`Order`](super::order::Order), with all that it knows
+//! and all steps that ask it. [`Setup::hand_over`](setup::Setup::hand_over) is the bare design together with everything
+//! else that can happen here: a contender with the next sequence after one of the same process, in the same
 //! directory by its czxid, waits for that one in memory; a hold that is still valid is passed on to it while the
 //! delete travels; whoever leaves the queue otherwise sends it to the server. A waiter that was second in its
 //! list is granted when the node before it goes, without another list.
@@ -34,6 +35,7 @@ mod client;
 mod contender;
 mod decide;
 mod fixed;
+mod line;
 mod release;
 mod server;
 mod session;
