@@ -150,7 +150,7 @@ impl<W: Waits> Order<W> {
         match waiter.before {
             _ if is_gone => self.relink(sequence, Before::Unknown),
             _ if self.done == Some(sequence.wrapping_sub(1)) && is_in_order(sequence) => {
-                self.are_over(sequence)
+                self.are_over(sequence);
             }
             before @ (Before::Ours(_) | Before::Theirs(_)) => self.relink(sequence, before),
             Before::Unknown | Before::Missing | Before::Unconfirmed => self.relink(sequence, Before::Unknown),
@@ -259,7 +259,9 @@ impl<W: Waits> Order<W> {
 
     #[cfg(test)]
     pub(super) fn heard(&mut self, sequence: i32, hear: impl FnOnce(&mut W)) {
-        self.waiting.get_mut(&sequence).map(|waiter| hear(&mut waiter.who));
+        if let Some(waiter) = self.waiting.get_mut(&sequence) {
+            hear(&mut waiter.who);
+        }
     }
 
     /// Counts them anew, when none is on its way.

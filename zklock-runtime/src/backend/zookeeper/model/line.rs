@@ -720,7 +720,9 @@ fn explore(setup: &Setup) -> Result<usize, String> {
     let mut open: Vec<usize> = calm.iter().map(Vec::len).collect();
     let mut back = vec![Vec::new(); states.len()];
     for (from, all) in calm.iter().enumerate() {
-        all.iter().for_each(|&to| back[to].push(from));
+        for &to in all {
+            back[to].push(from);
+        }
     }
     let mut good: Vec<usize> =
         (0..states.len()).filter(|&index| open[index] == 0 && states[index].is_settled()).collect();
