@@ -237,6 +237,7 @@ impl Session {
         self.validity.end();
         self.nodes().live.clear();
         drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.group.end();
         // Wakes who waits for a confirmation, or for anything else.
         self.confirmed.send_modify(|_| {});
         self.ended.notify_waiters();
