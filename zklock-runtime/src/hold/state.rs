@@ -29,7 +29,7 @@ pub(super) enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outer {
     Held,
-    /// Held, or released and kept.
+    /// Or released, and kept for the transaction; or committing as a part of the same.
     Kept,
 }
 
@@ -70,7 +70,7 @@ impl Word {
     pub(super) fn enter_commit(&self, outer: Outer) -> Result<(), State> {
         self.change(|word| match own(word) {
             State::Held => Ok(word + NESTED),
-            State::Released if outer == Outer::Kept => Ok(word + NESTED),
+            State::Committing | State::Released if outer == Outer::Kept => Ok(word + NESTED),
             state => Err(state),
         })
     }
