@@ -1,6 +1,6 @@
 //! What is on its way is held up between the client and the server, so that the order of things can be seen.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::oneshot;
 use zklock::Error;
@@ -11,7 +11,7 @@ use super::{
     shop::{Shop, Then},
     told::inside,
 };
-use crate::support::{DropAt, Outcome, Problem, poll_times, queued, soon};
+use crate::support::{Outcome, Problem, queued, soon};
 
 async fn shop_behind_a_proxy() -> Outcome<(Arc<Shop>, Proxy)> {
     let (direct, via, proxy) = create_behind_a_proxy().await?;
@@ -122,7 +122,9 @@ async fn a_transaction_inside_another_by_another_way_to_the_database_is_refused(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g12_a_close_during_commit_waits_for_its_answer() -> Outcome {
     for arrives in [true, false] {
-        let (shop, proxy) = shop_behind_a_proxy().await?;
+        // With a grace time that does not pass meanwhile.
+        let (direct, via, proxy) = create_behind_a_proxy().await?;
+        let shop = Arc::new(Shop::open_with(direct, pool(via, 1), Duration::from_mins(1)).await?);
         soon("a call", shop.write(1, 1, Then::Return)).await?;
         let held = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
         let call = tokio::spawn({
@@ -131,9 +133,10 @@ async fn g12_a_close_during_commit_waits_for_its_answer() -> Outcome {
         });
         held.fired().await?;
         let mut closing = Box::pin(shop.locks.close());
-        // As far as it gets without the answer.
-        assert!(poll_times(1, DropAt::Once, &mut closing).await.is_none(), "it does not wait");
-        assert!(shop.locks.is_closed() && !call.is_finished());
+        // Longer than it takes without a COMMIT.
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut closing).await;
+        assert!(early.is_err() && shop.locks.is_closed(), "it does not wait");
+        assert!(!call.is_finished());
         held.release();
         soon("the answer", call).await??;
         assert_eq!(shop.writer(2).await?, Some(1));
