@@ -21,6 +21,8 @@ mod overrun;
 mod rollback;
 #[path = "cases/shop.rs"]
 mod shop;
+#[path = "cases/stuck.rs"]
+mod stuck;
 #[path = "cases/told.rs"]
 mod told;
 

@@ -180,7 +180,8 @@ impl Frame {
 
 #[cfg(feature = "sqlx")]
 impl Inside {
-    pub(crate) fn is_undone(mut self) {
+    /// Nothing that was done in it stands.
+    pub(crate) fn undone(mut self) {
         self.0 = None;
     }
 }

@@ -103,7 +103,7 @@ pub enum Error {
         /// The paths in the circle, in order.
         cycle: Vec<LockPath>,
     },
-    /// A transactional function was called inside a transaction of another one on the same pool.
+    /// A transactional function was called inside a transaction of another one in the same database.
     NestedTransaction {
         /// The path asked for.
         path: LockPath,

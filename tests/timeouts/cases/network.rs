@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::JoinHandle};
 use zklock::Error;
-use zklock_testkit::Proxy;
+use zklock_testkit::{Proxy, Rule};
 
 use super::{
     create_behind_a_proxy, pool,
@@ -118,6 +118,18 @@ async fn a_transaction_inside_another_by_another_way_to_the_database_is_refused(
     soon("a clean pool", shop.pool_is_clean()).await
 }
 
+/// A call whose COMMIT is on its way; or, when that has arrived, the answer to it.
+async fn committing(shop: &Arc<Shop>, proxy: &Proxy, arrives: bool) -> Outcome<(Call, Rule)> {
+    soon("a call", shop.write(1, 1, Then::Return)).await?;
+    let held = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
+    let shop = shop.clone();
+    let call = tokio::spawn(async move { shop.write(2, 1, Then::Return).await });
+    held.fired().await?;
+    Ok((call, held))
+}
+
+type Call = JoinHandle<Result<i64, Problem>>;
+
 /// The answer to COMMIT decides what the caller is told, and closing waits for it, as long as it may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g12_a_close_during_commit_waits_for_its_answer() -> Outcome {
@@ -125,13 +137,7 @@ async fn g12_a_close_during_commit_waits_for_its_answer() -> Outcome {
         // With a grace time that does not pass meanwhile.
         let (direct, via, proxy) = create_behind_a_proxy().await?;
         let shop = Arc::new(Shop::open_with(direct, pool(via, 1), Duration::from_mins(1)).await?);
-        soon("a call", shop.write(1, 1, Then::Return)).await?;
-        let held = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
-        let call = tokio::spawn({
-            let shop = shop.clone();
-            async move { shop.write(2, 1, Then::Return).await }
-        });
-        held.fired().await?;
+        let (call, held) = committing(&shop, &proxy, arrives).await?;
         let mut closing = Box::pin(shop.locks.close());
         // Longer than it takes without a COMMIT.
         let early = tokio::time::timeout(Duration::from_millis(300), &mut closing).await;
@@ -152,13 +158,7 @@ async fn g12_a_close_during_commit_waits_for_its_answer() -> Outcome {
 async fn g13_a_close_during_commit_is_bounded() -> Outcome {
     for arrives in [true, false] {
         let (shop, proxy) = shop_behind_a_proxy().await?;
-        soon("a call", shop.write(1, 1, Then::Return)).await?;
-        let held = if arrives { proxy.hold_reply("COMMIT", 1) } else { proxy.hold_request("COMMIT", 1) };
-        let call = tokio::spawn({
-            let shop = shop.clone();
-            async move { shop.write(2, 1, Then::Return).await }
-        });
-        held.fired().await?;
+        let (call, held) = committing(&shop, &proxy, arrives).await?;
         soon("closing without the answer", shop.locks.close()).await;
         assert_eq!(shop.writer(2).await?.is_some(), arrives);
         held.release();

@@ -195,7 +195,7 @@ pub async fn finish<R, DB: Database>(
     if let Some(open) = call.frame.take_transaction()
         && is_undone
     {
-        open.inside.is_undone();
+        open.inside.undone();
     }
     let is_undone = is_undone && !call.frame.may_stand();
     match value {
@@ -243,7 +243,7 @@ async fn commit<DB: Database>(call: Call, mut tx: Tx<'_, DB>) -> Result<(), Erro
     if let Some(open) = open
         && error.says_undone()
     {
-        open.inside.is_undone();
+        open.inside.undone();
     }
     Err(not_committed(call, error).await)
 }

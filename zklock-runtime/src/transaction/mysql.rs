@@ -7,7 +7,7 @@ use std::{
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Either, MySql, MySqlConnection, Row as _, SqlSafeStr,
-    mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlRow, MySqlTransactionManager},
+    mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlTransactionManager},
     query, query_scalar, raw_sql,
 };
 use sqlx_core::transaction::TransactionManager;
@@ -258,7 +258,7 @@ impl Database for MySql {
             .fetch_optional(connection)
             .await?
             .as_ref()
-            .map(stored)
+            .map(Stored::read)
             .transpose()
     }
 
@@ -395,17 +395,8 @@ async fn locked(
     .fetch_optional(connection)
     .await?
     .as_ref()
-    .map(stored)
+    .map(Stored::read)
     .transpose()
-}
-
-fn stored(row: &MySqlRow) -> sqlx::Result<Stored> {
-    Ok(Stored {
-        ensemble: row.try_get(0)?,
-        token: row.try_get(1)?,
-        attempt: row.try_get(2)?,
-        writer: row.try_get(3)?,
-    })
 }
 
 /// The number of a server's error; its five letter state is shared by many.

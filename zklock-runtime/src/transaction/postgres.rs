@@ -11,7 +11,7 @@ use std::{
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row as _, SqlSafeStr, Transaction,
-    postgres::{PgConnectOptions, PgDatabaseError, PgRow, PgSeverity, PgTransactionManager},
+    postgres::{PgConnectOptions, PgDatabaseError, PgSeverity, PgTransactionManager},
     query, query_as, query_scalar, raw_sql,
 };
 use sqlx_core::transaction::TransactionManager;
@@ -259,7 +259,7 @@ impl Database for Postgres {
             .fetch_optional(connection)
             .await?
             .as_ref()
-            .map(stored)
+            .map(Stored::read)
             .transpose()
     }
 
@@ -393,17 +393,8 @@ async fn locked(
     .fetch_optional(connection)
     .await?
     .as_ref()
-    .map(stored)
+    .map(Stored::read)
     .transpose()
-}
-
-fn stored(row: &PgRow) -> sqlx::Result<Stored> {
-    Ok(Stored {
-        ensemble: row.try_get(0)?,
-        token: row.try_get(1)?,
-        attempt: row.try_get(2)?,
-        writer: row.try_get(3)?,
-    })
 }
 
 impl Mark {

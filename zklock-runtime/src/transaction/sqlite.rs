@@ -8,9 +8,9 @@ use std::{
 };
 
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, Row as _, SqlSafeStr, Sqlite, SqliteConnection, query,
-    query_scalar, raw_sql,
-    sqlite::{SqliteConnectOptions, SqliteRow, SqliteTransactionManager},
+    AssertSqlSafe, ConnectOptions, Connection, SqlSafeStr, Sqlite, SqliteConnection, query, query_scalar,
+    raw_sql,
+    sqlite::{SqliteConnectOptions, SqliteTransactionManager},
 };
 use sqlx_core::transaction::TransactionManager;
 use uuid::Uuid;
@@ -232,7 +232,7 @@ impl Database for Sqlite {
             .fetch_optional(connection)
             .await?
             .as_ref()
-            .map(stored)
+            .map(Stored::read)
             .transpose()
     }
 
@@ -331,15 +331,6 @@ fn primary(error: &sqlx::Error) -> Option<u32> {
 
 fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(5 | 6))
-}
-
-fn stored(row: &SqliteRow) -> sqlx::Result<Stored> {
-    Ok(Stored {
-        ensemble: row.try_get(0)?,
-        token: row.try_get(1)?,
-        attempt: row.try_get(2)?,
-        writer: row.try_get(3)?,
-    })
 }
 
 impl Mark {
