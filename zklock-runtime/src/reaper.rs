@@ -207,24 +207,28 @@ impl Reaper {
         match due.phase {
             Phase::Deadline => {
                 if hold.overrun() {
-                    tracing::warn!(
-                        target: "zklock",
-                        function = hold.function(),
-                        path = %hold.path(),
-                        token = %hold.token(),
-                        held = ?hold.held_for(),
-                        "lock held past its timeout, stopping the body"
-                    );
+                    tell(|| {
+                        tracing::warn!(
+                            target: "zklock",
+                            function = hold.function(),
+                            path = %hold.path(),
+                            token = %hold.token(),
+                            held = ?hold.held_for(),
+                            "lock held past its timeout, stopping the body"
+                        );
+                    });
                 } else if hold.state() == State::Held {
                     // Extended at this moment.
                     self.step(hold, Phase::Grace, hold.deadline(), Phase::Deadline);
                 } else if hold.state() == State::Committing {
-                    tracing::warn!(
-                        target: "zklock",
-                        function = hold.function(),
-                        path = %hold.path(),
-                        "timeout passed while COMMIT is on its way, waiting for its answer"
-                    );
+                    tell(|| {
+                        tracing::warn!(
+                            target: "zklock",
+                            function = hold.function(),
+                            path = %hold.path(),
+                            "timeout passed while COMMIT is on its way, waiting for its answer"
+                        );
+                    });
                 }
             }
             Phase::Grace => self.stop(hold),
@@ -234,28 +238,32 @@ impl Reaper {
 
     /// The grace time is over and the hold was not let go: nobody is there to do it.
     fn stop(&self, hold: &Arc<Hold>) {
-        tracing::error!(
-            target: "zklock",
-            function = hold.function(),
-            path = %hold.path(),
-            token = %hold.token(),
-            held = ?hold.held_for(),
-            "the body does not yield (it blocks its thread, or nobody polls it); ending its transaction from outside \
-             and releasing the lock, its COMMIT will be refused"
-        );
+        tell(|| {
+            tracing::error!(
+                target: "zklock",
+                function = hold.function(),
+                path = %hold.path(),
+                token = %hold.token(),
+                held = ?hold.held_for(),
+                "the body does not yield (it blocks its thread, or nobody polls it); ending its transaction from outside \
+                 and releasing the lock, its COMMIT will be refused"
+            );
+        });
         match hold.transaction() {
             None => force_release(hold),
             Some(transaction) => {
                 let hold = hold.clone();
                 self.engine.spawn(async move {
                     if let Err(error) = transaction.stop().await {
-                        tracing::error!(
-                            target: "zklock",
-                            function = hold.function(),
-                            path = %hold.path(),
-                            %error,
-                            "the transaction could not be ended from outside"
-                        );
+                        tell(|| {
+                            tracing::error!(
+                                target: "zklock",
+                                function = hold.function(),
+                                path = %hold.path(),
+                                %error,
+                                "the transaction could not be ended from outside"
+                            );
+                        });
                     }
                     force_release(&hold);
                 });
@@ -275,13 +283,15 @@ fn force_release(hold: &Arc<Hold>) {
     }
     // The lock of one that is nested stays with the outer call.
     if !hold.is_nested() {
-        tracing::warn!(
-            target: "zklock",
-            function = hold.function(),
-            path = %hold.path(),
-            token = %hold.token(),
-            "lock released over the head of its body"
-        );
+        tell(|| {
+            tracing::warn!(
+                target: "zklock",
+                function = hold.function(),
+                path = %hold.path(),
+                token = %hold.token(),
+                "lock released over the head of its body"
+            );
+        });
     }
     hold.force_release();
 }
@@ -341,6 +351,11 @@ impl Table {
     }
 }
 
+/// Says something to the subscribers of others. Should one of them panic, what is to be done next is done all the same.
+fn tell(say: impl FnOnce()) {
+    drop(panic::catch_unwind(AssertUnwindSafe(say)));
+}
+
 /// How long the reaper sleeps at most while anything has a deadline.
 const NAP: Duration = Duration::from_secs(1);
 
@@ -349,9 +364,11 @@ async fn run(reaper: Arc<Reaper>) {
     loop {
         let (due, next) = reaper.take_due();
         for entry in &due {
-            // It calls the subscribers and wakers of others: one that panics must not end the reaper.
+            // It calls the wakers of others: one that panics must not end the reaper.
             if panic::catch_unwind(AssertUnwindSafe(|| reaper.reap(entry))).is_err() {
-                tracing::error!(target: "zklock", path = %entry.hold.path(), "a subscriber or a waker panicked");
+                tell(|| {
+                    tracing::error!(target: "zklock", path = %entry.hold.path(), "a waker panicked");
+                });
             }
         }
         if due.is_empty() {

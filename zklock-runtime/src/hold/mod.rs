@@ -20,7 +20,7 @@ use std::{
 use tokio::sync::{Notify, futures::OwnedNotified};
 use uuid::Uuid;
 
-use self::state::{Refusal, Word};
+use self::state::{Outer, Refusal, Word};
 pub(crate) use self::{state::State, validity::Validity};
 use crate::{
     clock::Tick,
@@ -247,9 +247,19 @@ impl Hold {
         self.grant.validity.verdict(now).or_else(late)
     }
 
+    /// The holds that a COMMIT of this one's own transaction needs: it, and those that have joined it.
+    pub(crate) fn under_commit(self: &Arc<Self>) -> Vec<Arc<Self>> {
+        let slot = self.slot();
+        std::iter::once(self).chain(slot.joined.iter().map(|(_, hold)| hold)).cloned().collect()
+    }
+
     /// Held, and the server reachable: a COMMIT may start.
     pub(crate) fn may_commit(self: &Arc<Self>) -> Result<(), LostReason> {
         self.check()?;
+        self.is_reachable()
+    }
+
+    fn is_reachable(&self) -> Result<(), LostReason> {
         if self.grant.validity.is_connected() { Ok(()) } else { Err(LostReason::Unconfirmed) }
     }
 
@@ -257,13 +267,25 @@ impl Hold {
     /// is nested in.
     pub(crate) fn start_commit(self: &Arc<Self>) -> Result<(), LostReason> {
         self.may_commit()?;
+        self.enter_commit(Outer::Held)
+    }
+
+    /// The same of a hold that has joined the transaction: one that it is nested in may have been released since, and
+    /// is kept for that transaction.
+    pub(crate) fn start_joined_commit(self: &Arc<Self>) -> Result<(), LostReason> {
+        self.lapsed().map_or(Ok(()), Err)?;
+        self.is_reachable()?;
+        self.enter_commit(Outer::Kept)
+    }
+
+    fn enter_commit(self: &Arc<Self>, of_outer: Outer) -> Result<(), LostReason> {
         let taken = |state| match state {
             State::Ended(reason) => reason,
             State::Held | State::Committing | State::Released => LostReason::Released,
         };
         let mut entered: Vec<&Arc<Self>> = Vec::new();
         for outer in self.outer() {
-            if let Err(state) = outer.state.enter_commit() {
+            if let Err(state) = outer.state.enter_commit(of_outer) {
                 entered.into_iter().for_each(Self::leave_commit);
                 return Err(taken(state));
             }
