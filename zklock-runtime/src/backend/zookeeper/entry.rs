@@ -145,11 +145,12 @@ impl Born {
             return Err(Error::Backend { path: None, source }.into());
         };
         // Without the directory's transaction or an order by sequences nothing is known of neighbours.
-        let line = self
-            .directory
-            .filter(|_| is_in_order(sequence))
-            .map_or_else(Arc::default, |directory| presence.line(directory));
-        let place = Place::Fair { presence, directory: self.directory, line: line.clone(), sequence };
+        let line = self.directory.filter(|_| is_in_order(sequence)).map(|directory| presence.line(directory));
+        // Else the directory was made anew, and nobody has seen it yet.
+        let is_known = line.as_ref().is_none_or(|line| line.takes(sequence));
+        let directory = self.directory.filter(|_| is_known);
+        let line = line.filter(|_| is_known).unwrap_or_default();
+        let place = Place::Fair { presence, directory, line: line.clone(), sequence };
         let own = OwnNode::new(session, &self.path, self.created, place);
         Ok(Birth::Born(Contender { own, line, sequence, uuid, is_alone: self.is_alone }))
     }
@@ -265,8 +266,9 @@ async fn find(session: &Arc<Session>, directory: &str, prefix: &str, place: u16)
                     },
                 },
             };
-            let Some(stat) = client.check_stat(&path).await? else { return Ok(Err(Found::Stray)) };
+            // Before the node, which stood in it then: a directory that is made anew meanwhile does not have it.
             let directory = client.check_stat(directory).await?;
+            let Some(stat) = client.check_stat(&path).await? else { return Ok(Err(Found::Stray)) };
             Ok(Ok((path, stat, directory.map(|directory| directory.czxid))))
         })
         .await?;

@@ -105,6 +105,11 @@ impl Signal {
 }
 
 impl<C: Candidate> Line<C> {
+    /// Whether the sequence can be of this directory. If not, it was made anew since.
+    pub(super) fn takes(&self, sequence: i32) -> bool {
+        self.state().order.takes(sequence)
+    }
+
     /// Stands in the line with the contender `sequence`. `is_first`: nobody else was there when it came.
     pub(super) fn enter(self: &Arc<Self>, sequence: i32, is_first: bool, candidate: C) -> Place<C> {
         let signal = Arc::new(Signal::default());
@@ -455,5 +460,15 @@ mod tests {
         assert!(is_ready(fourth.changed()).is_ready());
         fourth.is_first();
         assert_eq!(world.lock().unwrap().granted, [4, 6, 7]);
+    }
+    /// Its node may be of a directory that was made anew, which nobody has noticed yet.
+    #[test]
+    fn a_sequence_that_was_there_before_is_not_taken() {
+        let line = Arc::default();
+        let _world = entered(&line, 4..8);
+        line.leave(4, true);
+        for (sequence, is_taken) in [(0, false), (4, false), (5, false), (7, false), (8, true), (9, true)] {
+            assert_eq!(line.takes(sequence), is_taken, "{sequence}");
+        }
     }
 }

@@ -84,17 +84,19 @@ impl<W> Default for Order<W> {
 }
 
 impl<W: Waits> Order<W> {
+    /// Whether the sequence can be of this directory. If not, it was made anew since.
+    pub(super) fn takes(&self, sequence: i32) -> bool {
+        self.done < Some(sequence) && self.holder != Some(sequence) && !self.waiting.contains_key(&sequence)
+    }
+
     /// `is_first`: nobody else was there when it came.
     pub(super) fn enter(&mut self, sequence: i32, is_first: bool, who: W) {
         let previous = sequence.wrapping_sub(1);
         if is_first {
             self.are_over(previous);
         }
-        if is_in_order(sequence) && self.done >= Some(sequence) {
-            self.doubt();
-        }
         let before = Some(previous)
-            .filter(|_| is_in_order(sequence))
+            .filter(|_| is_in_order(sequence) && self.done < Some(sequence))
             .and_then(|previous| self.ours(previous))
             .map_or(Before::Unknown, Before::Ours);
         self.insert(sequence, before, who);
@@ -133,8 +135,7 @@ impl<W: Waits> Order<W> {
             return;
         }
         self.holder = None;
-        // Who waits before the holder is in another directory than that one was.
-        if passes && self.waiting.range(..sequence).next().is_none() {
+        if passes {
             self.are_over(sequence);
         } else {
             self.relink(sequence, Before::Unknown);
@@ -158,10 +159,7 @@ impl<W: Waits> Order<W> {
     /// Nobody is before it any more.
     pub(super) fn is_first(&mut self, sequence: i32) {
         if self.waiting.contains_key(&sequence) {
-            if is_in_order(sequence) && self.done >= Some(sequence) {
-                self.doubt();
-            }
-            self.are_over(sequence.wrapping_sub(1));
+            self.done = Some(sequence.wrapping_sub(1));
         }
     }
 
@@ -263,12 +261,6 @@ impl<W: Waits> Order<W> {
 
     fn are_over(&mut self, up_to: i32) {
         self.done = Some(self.done.map_or(up_to, |done| done.max(up_to)));
-    }
-
-    /// Sequences went back: the directory was deleted and made anew, and what was known is of the old one.
-    fn doubt(&mut self) {
-        self.done = None;
-        self.waiting.values_mut().for_each(|waiter| waiter.is_behind(Before::Unknown));
     }
 
     /// The one behind `sequence`, if it is ours, has somebody else before it now.

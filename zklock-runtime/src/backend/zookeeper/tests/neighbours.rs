@@ -1,6 +1,9 @@
+use tokio::task::JoinHandle;
+use zklock_testkit::{Op, Proxy};
 use zookeeper_client as zk;
 
 use super::support::{Peer, SOON, chroot, fair, is_queued, release, until, within};
+use crate::error::Error;
 
 #[tokio::test]
 async fn others_in_the_directory_do_not_count_and_keep_it() {
@@ -103,4 +106,56 @@ async fn a_list_longer_than_the_servers_buffer_is_read() {
     until("both are queued", async || server.node("/a").await.unwrap().unwrap().children == 102).await;
     release(hold).await;
     release(within(SOON, waiting).await.unwrap().unwrap()).await;
+}
+
+/// Nobody may do so while it is in use; but if somebody does, nobody waits for ever.
+#[tokio::test]
+async fn a_directory_that_was_deleted_and_made_anew_unseen_is_not_taken_for_the_old_one() {
+    let (server, chroot) = chroot("anew").await;
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let peer = Peer::connect(&chroot.via(proxy.addr()).url(), "a").await;
+    let other = Peer::connect(&chroot.url(), "b").await;
+    let directory = format!("{}/a", chroot.path());
+    let _hold = peer.lock("/a").await;
+    let mut waiting = vec![];
+    for length in 2..5 {
+        waiting.push(peer.start(fair("/a", SOON)));
+        is_queued(server, &chroot, "/a", length).await;
+    }
+    // While these are not answered, what is wanted is gathered.
+    let answers = proxy.hold_reply(Op::Multi, 1);
+    for path in ["/x", "/y"] {
+        waiting.push(peer.start(fair(path, SOON)));
+        is_queued(server, &chroot, path, 1).await;
+    }
+    for name in server.children(&directory).await.unwrap() {
+        server.delete_node(&format!("{directory}/{name}")).await.unwrap();
+    }
+    server.delete_node(&directory).await.unwrap();
+    let theirs = other.lock("/a").await;
+    // It gets the sequence of one that still waits, by all that is known in its process.
+    waiting.push(peer.start(fair("/a", SOON)));
+    waiting.push(peer.start(fair("/b", SOON)));
+    // In the thread that both of them were sent from.
+    peer.session().unwrap().handle.spawn(async {}).await.unwrap();
+    answers.release();
+    is_queued(server, &chroot, "/b", 1).await;
+    assert!(theirs.is_held());
+    release(theirs).await;
+    // Those whose nodes were deleted stand behind it, in whichever order they noticed.
+    let serve = async |waiting: JoinHandle<Result<_, Error>>| release(waiting.await.unwrap().unwrap()).await;
+    for served in waiting.into_iter().map(|waiting| tokio::spawn(serve(waiting))).collect::<Vec<_>>() {
+        within(SOON, served).await.unwrap();
+    }
+}
+
+/// Requests that are gathered together stay below what a server takes, also where that is little.
+#[tokio::test]
+async fn a_burst_gets_through_to_a_server_that_takes_little() {
+    let server = zklock_testkit::ZooKeeper::builder().jute_max_buffer(4096).start().await.unwrap();
+    let peer = Peer::connect(&server.url(), "a").await;
+    let burst: Vec<_> = (0..100).map(|i| peer.start(fair(&format!("/{i}"), SOON))).collect();
+    for hold in burst {
+        release(within(SOON, hold).await.unwrap().unwrap()).await;
+    }
 }
