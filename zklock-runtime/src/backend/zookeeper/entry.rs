@@ -125,14 +125,21 @@ struct Born {
 }
 
 impl Born {
-    fn contender(self, session: Arc<Session>, presence: Presence, way: Way, uuid: Uuid) -> Result<Birth, Setback> {
+    fn contender(
+        self,
+        session: Arc<Session>,
+        presence: Presence,
+        way: Way,
+        uuid: Uuid,
+    ) -> Result<Birth, Setback> {
         if way == Way::Found && self.directory == Some(self.created.czxid) {
             presence.was_made_in(self.created.czxid);
         } else {
             presence.is_there();
         }
         let Some(sequence) = nodes::sequence(self.path.rsplit('/').next().unwrap_or_default()) else {
-            let source = Cause::new(format!("the server made \"{}\", which is no contender's name", self.path));
+            let source =
+                Cause::new(format!("the server made \"{}\", which is no contender's name", self.path));
             return Err(Error::Backend { path: None, source }.into());
         };
         // Without the directory's transaction or an order by sequences nothing is known of neighbours.

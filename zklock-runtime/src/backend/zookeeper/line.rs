@@ -109,7 +109,13 @@ pub(super) fn is_in_order(sequence: i32) -> bool {
 
 impl Line {
     /// Stands in the line with the contender `sequence`. `is_first`: nobody else was there when it came.
-    pub(super) fn enter(self: &Arc<Self>, sequence: i32, is_first: bool, claim: Claim, own: OwnNode) -> Place {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        sequence: i32,
+        is_first: bool,
+        claim: Claim,
+        own: OwnNode,
+    ) -> Place {
         let signal = Arc::new(Signal::default());
         {
             let mut state = self.state();
@@ -244,7 +250,8 @@ impl State {
 
     /// The one behind `sequence`, if it is ours, has somebody else before it now.
     fn relink(&mut self, sequence: i32, before: Before) {
-        let behind = self.waiting.range_mut(sequence..).find(|(_, waiter)| waiter.before == Before::Ours(sequence));
+        let behind =
+            self.waiting.range_mut(sequence..).find(|(_, waiter)| waiter.before == Before::Ours(sequence));
         if let Some((_, waiter)) = behind {
             waiter.before = before;
             waiter.signal.notify.notify_one();
@@ -271,12 +278,16 @@ impl State {
                     Before::Ours(sequence.wrapping_sub(1))
                 }
                 Some(name) => {
-                    let theirs = || Before::Theirs(Theirs {
-                        name: (*name).into(),
-                        is_first: index == 1,
-                        ahead: ahead(2).map(Into::into),
-                    });
-                    nodes::sequence(name).and_then(|previous| self.ours(previous)).map_or_else(theirs, Before::Ours)
+                    let theirs = || {
+                        Before::Theirs(Theirs {
+                            name: (*name).into(),
+                            is_first: index == 1,
+                            ahead: ahead(2).map(Into::into),
+                        })
+                    };
+                    nodes::sequence(name)
+                        .and_then(|previous| self.ours(previous))
+                        .map_or_else(theirs, Before::Ours)
                 }
             };
             found.push((sequence, before));

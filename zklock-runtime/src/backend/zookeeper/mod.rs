@@ -46,7 +46,8 @@ use zookeeper_client as zk;
 
 pub(crate) use self::address::Address;
 use self::{
-    acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session, supervisor::Current, turns::Turns,
+    acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session,
+    supervisor::Current, turns::Turns,
 };
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;

@@ -83,8 +83,12 @@ impl Plan {
             self.directories.get(number).is_some_and(|(_, entering)| entering.contains(&wish))
         };
         match op {
-            Op::Delete(index) | Op::DeleteDirectory(index) | Op::Plain(index) | Op::Time(index) => index == wish,
-            Op::MakeDirectory(number) => enters(number) && matches!(write, Write::Contender { founds: true, .. }),
+            Op::Delete(index) | Op::DeleteDirectory(index) | Op::Plain(index) | Op::Time(index) => {
+                index == wish
+            }
+            Op::MakeDirectory(number) => {
+                enters(number) && matches!(write, Write::Contender { founds: true, .. })
+            }
             Op::Count(number) => enters(number),
             // Where one finds no directory, the others find none either.
             Op::Contender(index) if *error == zk::Error::NoNode => {
