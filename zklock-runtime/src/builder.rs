@@ -135,7 +135,7 @@ impl LocksBuilder {
 
     pub(crate) fn memory(self) -> Result<Locks, Error> {
         let engine = start_engine()?;
-        let memory = Memory::new(self.identity.as_str().into(), engine.handle().clone());
+        let memory = Memory::new(self.identity.as_str().into(), engine.timers().clone());
         Ok(self.assemble(Arc::new(memory), engine))
     }
 

@@ -1,6 +1,13 @@
 use std::{fmt, time::Duration};
 
-use crate::{error::Error, guard::Guard, locks::Locks, options::LockOptions, path::LockPath};
+use crate::{
+    acquire::{self, Asked},
+    error::Error,
+    guard::Guard,
+    locks::Locks,
+    options::LockOptions,
+    path::LockPath,
+};
 
 /// How one lock is to be taken: made by [`Locks::mutex`], taken by [`acquire`](Self::acquire).
 #[must_use = "nothing is locked until `acquire` is awaited"]
@@ -55,7 +62,11 @@ impl Lock {
     /// Errors: [`Error::Busy`] when `wait` is over, [`Error::Unavailable`] when no server answered within it,
     /// [`Error::WrongKind`], [`Error::Deadlock`], [`Error::InvalidPath`], [`Error::Refused`], [`Error::Closed`].
     pub async fn acquire(self) -> Result<Guard, Error> {
-        self.locks.acquire(self.path?, self.options).await
+        let waits = match acquire::ask(&self.locks, self.path?, self.options) {
+            Asked::Answered(answer) => return answer,
+            Asked::Waits(waits) => waits,
+        };
+        waits.await
     }
 
     /// Takes the lock if it is free, else gives `None` at once.

@@ -159,7 +159,9 @@ async fn birth(session: Arc<Session>, node: String, uuid: Uuid, tag: Vec<u8>) ->
             }
         },
     };
-    Ok(czxid.map_or(Birth::NotMade, |czxid| Birth::Born(OwnNode::new(session, &node, Created { czxid, place: 0 }, Place::Plain))))
+    Ok(czxid.map_or(Birth::NotMade, |czxid| {
+        Birth::Born(OwnNode::new(session, &node, Created { czxid, place: 0 }, Place::Plain))
+    }))
 }
 
 /// The transaction in which this very attempt created the node, if it did. The session alone does not tell: another

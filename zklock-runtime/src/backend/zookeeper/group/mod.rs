@@ -225,7 +225,9 @@ impl Write {
     /// About how long it is in a request and its answer.
     fn size(&self) -> usize {
         100 + match self {
-            Self::Contender { directory, prefix, tag, .. } => 2 * directory.len() + 2 * prefix.len() + tag.len(),
+            Self::Contender { directory, prefix, tag, .. } => {
+                2 * directory.len() + 2 * prefix.len() + tag.len()
+            }
             Self::Plain { path, tag } => 3 * path.len() + tag.len(),
             Self::Delete { path } => path.len(),
             Self::DeleteLast { path, directory } => path.len() + directory.len(),
