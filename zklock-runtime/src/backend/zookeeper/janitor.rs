@@ -14,6 +14,7 @@ use super::{
     answer::{Kind, Setback, kind},
     backoff::Backoff,
     group::{self, Failure, Step, Write},
+    local::Going,
     session::{Node, Session},
 };
 use crate::{backend::Deletes, hold::Done};
@@ -41,8 +42,8 @@ impl Janitor {
 pub(super) enum Removal {
     /// A node that nobody else can have by its name; with the directory, if it is left empty.
     Fair { directory: Option<Arc<str>> },
-    /// A node whose name is the next holder's too.
-    Plain,
+    /// A node whose name is the next holder's too. Who waits for its end is told by the drop.
+    Plain { _going: Option<Going> },
 }
 
 /// Starts to take a node of `session` away and sees it through. `done` is dropped when it is gone, or when the
@@ -114,7 +115,7 @@ impl Job<'_> {
 
     async fn attempt(&mut self) -> Result<Outcome, Setback> {
         if self.node.is_gone()
-            || (matches!(self.removal, Removal::Plain) && !self.is_certain && !self.is_ours().await?)
+            || (matches!(self.removal, Removal::Plain { .. }) && !self.is_certain && !self.is_ours().await?)
         {
             return Ok(Outcome::Gone);
         }
@@ -124,7 +125,7 @@ impl Job<'_> {
                 (Write::DeleteLast { path, directory: directory.clone() }, true)
             }
             // What may be gone already would spoil the request of others.
-            Removal::Fair { directory: None } | Removal::Plain => (Write::Delete { path }, !self.is_certain),
+            Removal::Fair { directory: None } | Removal::Plain { .. } => (Write::Delete { path }, !self.is_certain),
         };
         let (sender, answered) = oneshot::channel();
         group::write(self.session, write, is_risky, move |answer| {
@@ -134,7 +135,7 @@ impl Job<'_> {
         let answer = answered.await.map_err(|_| Setback::SessionOver)?;
         let had_directory = match &mut self.removal {
             Removal::Fair { directory } => directory.take(),
-            Removal::Plain => None,
+            Removal::Plain { .. } => None,
         };
         match answer {
             Ok(_) | Err(Failure { step: Step::Node, error: zk::Error::NoNode, .. }) => Ok(Outcome::Gone),
