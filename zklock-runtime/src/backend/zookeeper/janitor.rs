@@ -125,7 +125,9 @@ impl Job<'_> {
                 (Write::DeleteLast { path, directory: directory.clone() }, true)
             }
             // What may be gone already would spoil the request of others.
-            Removal::Fair { directory: None } | Removal::Plain { .. } => (Write::Delete { path }, !self.is_certain),
+            Removal::Fair { directory: None } | Removal::Plain { .. } => {
+                (Write::Delete { path }, !self.is_certain)
+            }
         };
         let (sender, answered) = oneshot::channel();
         group::write(self.session, write, is_risky, move |answer| {

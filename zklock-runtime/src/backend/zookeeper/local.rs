@@ -24,6 +24,7 @@ use crate::{clock::Tick, hold::Done};
 pub(super) struct LocalQueue {
     path: Arc<str>,
     queues: Arc<LocalQueues>,
+    limit: Limit,
     state: Mutex<State>,
     /// No delete of ours is on its way any more.
     settled: Notify,
@@ -50,22 +51,32 @@ struct State {
 ///
 /// A node that is passed on, or deleted and made again in one request, is never free for anybody else. So this is
 /// counted over nodes, and when it is used up the node is deleted and the next create waits until whoever watches the node
-/// has heard of that and asked (`plain::give_way`). Bounded in time for what others wait, in count for how often
-/// they are overtaken by holds that are very short.
-///
-/// Giving way costs some three round trips, about a millisecond: 20 ms keep that to a twentieth.
+/// has heard of that and asked (`plain::give_way`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     since: Option<Tick>,
     grants: u32,
 }
 
-impl Share {
-    const LONGEST: Duration = Duration::from_millis(20);
-    const MOST: u32 = 1024;
+/// Where a share ends: in time, for what others wait, and in count, for how often they are overtaken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    pub(crate) longest: Duration,
+    pub(crate) most: u32,
+}
 
-    fn is_used_up(&self, now: Tick) -> bool {
-        self.grants >= Self::MOST || self.since.is_some_and(|since| now.since(since) >= Self::LONGEST)
+/// Giving way takes three round trips, about a millisecond with a server close by. 20 ms keep that to a twentieth, and
+/// are short beside what people who wait for a lock notice. The count matters for holds that do next to nothing: at
+/// 10 µs each, 1024 of them are half of that time.
+impl Default for Limit {
+    fn default() -> Self {
+        Self { longest: Duration::from_millis(20), most: 1024 }
+    }
+}
+
+impl Share {
+    fn is_used_up(&self, limit: Limit, now: Tick) -> bool {
+        self.grants >= limit.most || self.since.is_some_and(|since| now.since(since) >= limit.longest)
     }
 
     fn count(&mut self, now: Tick) {
@@ -149,7 +160,7 @@ impl LocalQueue {
         }
         state.is_advancing = true;
         while let Some((own, done)) = state.node.take() {
-            let Some((ticket, Waiter { claim, signal })) = state.next(&own) else {
+            let Some((ticket, Waiter { claim, signal })) = state.next(&own, self.limit) else {
                 state = self.let_go(state, own, done);
                 continue;
             };
@@ -215,6 +226,12 @@ impl LocalQueue {
         Asking(self.clone())
     }
 
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.state().waiting.len()
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -229,12 +246,12 @@ impl State {
     }
 
     /// Takes out who is to have the node.
-    fn next(&mut self, own: &OwnNode) -> Option<(i64, Waiter)> {
+    fn next(&mut self, own: &OwnNode, limit: Limit) -> Option<(i64, Waiter)> {
         if own.node().is_gone() {
             return None;
         }
         // What has just come is for us once, however long that took.
-        if own.handover() > 0 && self.share.is_used_up(Tick::now()) {
+        if own.handover() > 0 && self.share.is_used_up(limit, Tick::now()) {
             return None;
         }
         self.waiting.pop_first()
@@ -311,7 +328,9 @@ pub(super) enum Standing {
     /// For others of this process, or for the answer to a create.
     Waits,
     /// Asks the server for the node. `gives_way`: others first.
-    Asks { gives_way: bool },
+    Asks {
+        gives_way: bool,
+    },
 }
 
 impl Place {
@@ -327,7 +346,7 @@ impl Place {
         let state = self.queue.state();
         let is_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == self.ticket);
         if passes_by || (is_first && state.is_open()) {
-            let gives_way = state.is_open() && state.share.is_used_up(Tick::now());
+            let gives_way = state.is_open() && state.share.is_used_up(self.queue.limit, Tick::now());
             Standing::Asks { gives_way }
         } else {
             Standing::Waits
@@ -364,10 +383,16 @@ impl Drop for Place {
 }
 
 /// The queues of a session, each for as long as somebody has to do with it.
-#[derive(Default)]
-pub(super) struct LocalQueues(Mutex<HashMap<Arc<str>, Weak<LocalQueue>>>);
+pub(super) struct LocalQueues {
+    limit: Limit,
+    all: Mutex<HashMap<Arc<str>, Weak<LocalQueue>>>,
+}
 
 impl LocalQueues {
+    pub(super) fn new(limit: Limit) -> Arc<Self> {
+        Arc::new(Self { limit, all: Mutex::default() })
+    }
+
     pub(super) fn queue(self: &Arc<Self>, path: &str) -> Arc<LocalQueue> {
         let mut all = self.lock();
         if let Some(queue) = all.get(path).and_then(Weak::upgrade) {
@@ -377,6 +402,7 @@ impl LocalQueues {
         let queue = Arc::new(LocalQueue {
             path: path.clone(),
             queues: self.clone(),
+            limit: self.limit,
             state: Mutex::default(),
             settled: Notify::new(),
         });
@@ -384,8 +410,14 @@ impl LocalQueues {
         queue
     }
 
+    /// How many there are.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<LocalQueue>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -45,10 +45,11 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 use tokio::sync::{oneshot, watch};
 use zookeeper_client as zk;
 
-pub(crate) use self::address::Address;
 use self::{
-    acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session, supervisor::Current,
+    acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session,
+    supervisor::Current,
 };
+pub(crate) use self::{address::Address, local::Limit};
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;
 use crate::{
@@ -70,6 +71,8 @@ pub(crate) struct Config {
     /// Scheme and credentials, such as `digest` and `user:password`.
     pub(crate) auth: Vec<(String, Vec<u8>)>,
     pub(crate) acl: Acl,
+    /// For how long an unfair lock stays with one process while others may be waiting for it.
+    pub(crate) share: Limit,
 }
 
 /// Who may use the nodes that a `Locks` makes on a server.

@@ -123,7 +123,7 @@ impl Session {
             home,
             validity: Validity::until(valid_until(sent, timeout)),
             directories: Arc::default(),
-            local: Arc::default(),
+            local: LocalQueues::new(config.share),
             looks: Looks::default(),
             group: Group::default(),
             janitor: Janitor::default(),
