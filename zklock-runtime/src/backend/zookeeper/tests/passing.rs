@@ -87,6 +87,17 @@ async fn is_waiting(peer: &Peer, count: usize) {
     until(&format!("{count} wait here"), async || session.local.queue("/p").waiting() == count).await;
 }
 
+/// The server has a watch of this process on `node`.
+async fn is_watching(server: &Server, peer: &Peer, node: &str) {
+    let session = format!("0x{:x}", peer.session().unwrap().id());
+    until("it watches", async || {
+        let watches = server.word("wchp").await.unwrap();
+        let mut sessions = watches.lines().skip_while(|line| *line != node).skip(1);
+        sessions.by_ref().take_while(|line| !line.starts_with('/')).any(|line| line.trim() == session)
+    })
+    .await;
+}
+
 async fn nothing_is_left(server: &Server, node: &str, peers: &[&Peer]) {
     until("the node is gone", async || server.node(node).await.unwrap().is_none()).await;
     for peer in peers {
@@ -182,10 +193,15 @@ async fn who_has_had_its_share_asks_after_those_who_wait() {
         tasks.push(log.queue_up(&peer, i, i).await);
     }
     let waiting = other.start(plain("/p", SOON));
-    until("the other watches", async || server.word("wchp").await.unwrap().contains(&name)).await;
-    let look = proxy.hold_request(Op::GetData, 1);
+    is_watching(server, &other, &name).await;
+    let (deleted, look) = (proxy.hold_reply(Op::Delete, 1), proxy.hold_request(Op::GetData, 1));
     log.hold(100, &hold);
     let theirs = within(SOON, waiting).await.unwrap().unwrap();
+    // Not as long as the others may not have heard.
+    deleted.fired().await.unwrap();
+    assert!(!look.has_fired());
+    deleted.release();
+    look.fired().await.unwrap();
     assert_eq!(log.names(), [100, 0, 1]);
     look.release();
     is_waiting(&peer, 3).await;
@@ -198,7 +214,76 @@ async fn who_has_had_its_share_asks_after_those_who_wait() {
     nothing_is_left(server, &name, &[&peer, &other]).await;
 }
 
-/// A node that is deleted and made again in one request is never free.
+/// A node that is deleted and made again in one request is never free, so that it counts as one that stands.
+#[tokio::test]
+async fn nodes_that_follow_each_other_are_one_share() {
+    let (server, chroot) = chroot("follow").await;
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let peer = Peer::sharing(&chroot.via(proxy.addr()).url(), "a", most(3)).await;
+    let other = Peer::sharing(&chroot.url(), "b", most(3)).await;
+    // As a delete on its way would, this keeps the share in mind.
+    let queue = peer.session().unwrap().local.queue("/p");
+    let (look, log) = (proxy.hold_request(Op::GetData, 1), Log::default());
+    for _ in 0..3 {
+        let hold = peer.run_for("/p").await;
+        log.hold(0, &hold);
+        within(SOON, hold.gone()).await;
+    }
+    let fourth = peer.start(plain("/p", SOON));
+    look.fired().await.unwrap();
+    let theirs = other.run_for("/p").await;
+    look.release();
+    log.hold(1, &theirs);
+    log.hold(0, &within(SOON, fourth).await.unwrap().unwrap());
+    assert_eq!(log.shares(), [1; 5]);
+    drop(queue);
+    nothing_is_left(server, &format!("{}/p", chroot.path()), &[&peer, &other]).await;
+}
+
+#[tokio::test]
+async fn whoever_waited_for_others_has_a_whole_share() {
+    let (server, chroot) = chroot("whole").await;
+    let [peer, other] =
+        [Peer::sharing(&chroot.url(), "a", most(2)).await, Peer::sharing(&chroot.url(), "b", most(2)).await];
+    let queue = peer.session().unwrap().local.queue("/p");
+    let log = Log::default();
+    let hold = peer.run_for("/p").await;
+    log.hold(0, &hold);
+    within(SOON, hold.gone()).await;
+    let theirs = other.run_for("/p").await;
+    let mut tasks = Vec::new();
+    for i in 0..2 {
+        tasks.push(log.queue_up(&peer, i, i).await);
+    }
+    let name = format!("{}/p", chroot.path());
+    is_watching(server, &peer, &name).await;
+    log.hold(1, &theirs);
+    for task in tasks {
+        within(SOON, task).await.unwrap();
+    }
+    assert_eq!(log.shares(), [1, 1, 2]);
+    drop(queue);
+    nothing_is_left(server, &name, &[&peer, &other]).await;
+}
+
+#[tokio::test]
+async fn when_the_one_who_asks_withdraws_the_next_one_asks() {
+    let (server, chroot) = chroot("asker").await;
+    let peer = Peer::sharing(&chroot.url(), "a", ENDLESS).await;
+    let other = Peer::sharing(&chroot.url(), "b", ENDLESS).await;
+    let (theirs, log) = (other.run_for("/p").await, Log::default());
+    let name = format!("{}/p", chroot.path());
+    let first = log.queue_up(&peer, 0, 0).await;
+    is_watching(server, &peer, &name).await;
+    let second = log.queue_up(&peer, 1, 1).await;
+    first.abort();
+    is_waiting(&peer, 1).await;
+    log.hold(2, &theirs);
+    within(SOON, second).await.unwrap();
+    assert_eq!(log.names(), [2, 1]);
+    nothing_is_left(server, &name, &[&peer, &other]).await;
+}
+
 #[tokio::test]
 async fn one_task_that_always_comes_back_does_not_keep_others_out() {
     let (server, chroot) = chroot("loop").await;
