@@ -217,7 +217,7 @@ async fn ask(
         sender,
     };
     let write = Write::Plain { path: birth.path.clone(), tag: attempt.tag(uuid) };
-    group::write(session, write, is_contended, move |answer| birth.is_answered(answer));
+    group::write(session, write, is_contended, move |answer| birth.settle(answer));
     // Without an answer the engine has stopped.
     answered.await.map_err(|_| Setback::Failed(Error::Closed))?
 }
@@ -235,9 +235,9 @@ struct Pending {
 }
 
 impl Pending {
-    fn is_answered(self, answer: Result<Written, Failure>) {
+    fn settle(self, answer: Result<Written, Failure>) {
         let Failure { error, place, .. } = match answer {
-            Ok(Written::Plain(created)) => return self.is_born(created),
+            Ok(Written::Plain(created)) => return self.born(created),
             // Not what was asked for: look for it.
             Ok(Written::Contender { .. } | Written::Gone) => {
                 Failure { step: group::Step::Node, error: zk::Error::RuntimeInconsistent, place: 0 }
@@ -251,7 +251,7 @@ impl Pending {
                 debug!(target: "zklock", node = &*self.path, %error, "the answer to a create was lost");
                 self.session.handle.clone().spawn(async move {
                     match find(&self.session, &self.path, self.uuid).await {
-                        Ok(Some(czxid)) => self.is_born(Created { czxid, place }),
+                        Ok(Some(czxid)) => self.born(Created { czxid, place }),
                         Ok(None) => self.ends(Ok(Birth::NotMade)),
                         Err(setback) => self.ends(Err(setback)),
                     }
@@ -260,7 +260,7 @@ impl Pending {
         }
     }
 
-    fn is_born(mut self, created: Created) {
+    fn born(mut self, created: Created) {
         let stands = Stands::Plain(Some(self.queue.clone()));
         let own = OwnNode::new(self.session.clone(), &self.path, created, stands);
         self.queue.receive(own, self.first.take());
