@@ -28,6 +28,10 @@ impl Lock {
 
     /// First come, first served among all processes (the default, G9), else whoever is quickest.
     ///
+    /// An unfair lock goes from task to task of one process, first come, first served, before others get their chance: for
+    /// 20 ms or 1024 holds, and one hold is never cut short for that. It is the quicker kind where many tasks of few processes
+    /// want the same path.
+    ///
     /// All users of a path must agree: the other kind gets [`Error::WrongKind`].
     pub fn fair(mut self, fair: bool) -> Self {
         self.options.fair = fair;

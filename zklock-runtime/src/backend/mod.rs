@@ -106,7 +106,8 @@ pub struct QueueEntry {
     pub is_holder: bool,
     /// Who it is: what its `Locks` was given as `identity`. `None` for a contender that is not zklock's.
     pub identity: Option<String>,
-    /// The function that locks, where known.
+    /// The function that locks, where known. Of an unfair lock that was passed on within a process, and of its `since`,
+    /// the first one that had it there.
     pub function: Option<String>,
     /// Since when it has been in the queue, by the clock of its own machine or of the server.
     pub since: Option<SystemTime>,

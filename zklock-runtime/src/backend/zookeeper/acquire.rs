@@ -10,7 +10,6 @@ use super::{
     outlet::Outlet,
     plain,
     supervisor::Current,
-    turns::Turns,
 };
 use crate::{
     backend::Request,
@@ -22,7 +21,6 @@ use crate::{
 pub(super) struct Acquire {
     pub(super) config: Arc<Config>,
     pub(super) current: watch::Receiver<Current>,
-    pub(super) turns: Arc<Turns>,
     pub(super) request: Arc<Request>,
     pub(super) outlet: Arc<Outlet>,
     pub(super) started: Tick,
@@ -76,7 +74,7 @@ impl Acquire {
             let tried = if self.request.options.fair {
                 fair::acquire(&attempt).await
             } else {
-                plain::acquire(&attempt, &self.turns).await
+                plain::acquire(&attempt).await
             };
             match tried {
                 Ok(()) => return Ok(()),

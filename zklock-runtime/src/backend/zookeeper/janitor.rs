@@ -14,6 +14,7 @@ use super::{
     answer::{Kind, Setback, kind},
     backoff::Backoff,
     group::{self, Failure, Step, Write, Written},
+    local::Going,
     session::{Node, Session},
 };
 use crate::{backend::Deletes, hold::Done};
@@ -41,8 +42,8 @@ impl Janitor {
 pub(super) enum Removal {
     /// A node that nobody else can have by its name; with the directory, if it is left empty.
     Fair { directory: Option<Arc<str>> },
-    /// A node whose name is the next holder's too.
-    Plain,
+    /// A node whose name is the next holder's too. Who waits for its end is told by the drop.
+    Plain { _going: Option<Going> },
 }
 
 /// Starts to take a node of `session` away and sees it through. `done` is dropped when it is gone, or when the
@@ -128,7 +129,7 @@ impl Job {
 
     async fn attempt(&mut self) -> Outcome {
         let is_gone = self.node.is_gone()
-            || (matches!(self.removal, Removal::Plain)
+            || (matches!(self.removal, Removal::Plain { .. })
                 && !self.is_certain
                 && !self.is_ours().await.unwrap_or(false));
         if is_gone {
@@ -151,14 +152,16 @@ impl Job {
                 (Write::DeleteLast { path, directory: directory.clone() }, true)
             }
             // What may be gone already would spoil the request of others.
-            Removal::Fair { directory: None } | Removal::Plain => (Write::Delete { path }, !self.is_certain),
+            Removal::Fair { directory: None } | Removal::Plain { .. } => {
+                (Write::Delete { path }, !self.is_certain)
+            }
         }
     }
 
     fn judge(&mut self, answer: Result<Written, Failure>) -> Outcome {
         let directory = match &mut self.removal {
             Removal::Fair { directory } => directory.take(),
-            Removal::Plain => None,
+            Removal::Plain { .. } => None,
         };
         let Err(Failure { step, error, .. }) = answer else { return Outcome::Done };
         match kind(&error) {
