@@ -9,9 +9,12 @@ mod faults;
 mod history;
 mod holder;
 mod log;
+mod operator;
+mod process_faults;
 mod processes;
 mod random;
 mod record;
+mod stalls;
 mod supervisor;
 mod work;
 
@@ -19,7 +22,7 @@ use std::process::ExitCode;
 
 use self::args::Args;
 pub use self::event::{Event, Outcome, What};
-pub use self::history::{Excuse, FaultWindow, History, Increment, Violation, check};
+pub use self::history::{Excuse, FaultWindow, History, Increment, Reach, Violation, Whose, check};
 
 /// The program: a failure if anything was wrong, 2 if it could not be run.
 pub fn main() -> ExitCode {

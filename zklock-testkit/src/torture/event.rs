@@ -29,7 +29,7 @@ pub enum What {
     },
     /// It has the lock.
     Granted {
-        /// The fencing token, in the form that sorts.
+        /// The ensemble and the fencing token in the form that sorts, `<ensemble>/<token>`.
         token: String,
     },
     /// The guard said that the lock is held, when asked after this time.
@@ -78,6 +78,8 @@ pub enum Outcome {
     Lost,
     /// `Error::Fenced`.
     Fenced,
+    /// `Error::ForeignFence`.
+    ForeignFence,
     /// `Error::NotCommitted`.
     NotCommitted,
     /// `Error::CommitUnknown`.
