@@ -6,7 +6,9 @@ use super::{
     Config,
     answer::Setback,
     attempt::{Attempt, Progress, Stage},
-    fair, inspect, live, plain,
+    fair, inspect, live,
+    outlet::Outlet,
+    plain,
     supervisor::Current,
     turns::Turns,
 };
@@ -14,7 +16,6 @@ use crate::{
     backend::Request,
     clock::Tick,
     error::{Cause, Error},
-    hold::Hold,
 };
 
 /// One call of `acquire`, on the engine's thread.
@@ -22,7 +23,8 @@ pub(super) struct Acquire {
     pub(super) config: Arc<Config>,
     pub(super) current: watch::Receiver<Current>,
     pub(super) turns: Arc<Turns>,
-    pub(super) request: Request,
+    pub(super) request: Arc<Request>,
+    pub(super) outlet: Arc<Outlet>,
     pub(super) started: Tick,
 }
 
@@ -33,8 +35,9 @@ const ONE_TRY: Duration = Duration::from_secs(1);
 const LOOK_UP: Duration = Duration::from_millis(250);
 
 impl Acquire {
-    /// Dropping what is tried is enough to withdraw: nodes belong to values that take them away.
-    pub(super) async fn run(&self, gone: impl Future<Output = ()>) -> Result<Arc<Hold>, Error> {
+    /// Sees to it that the outlet is told of a grant or of a failure. Dropping what is tried is enough to withdraw: nodes
+    /// belong to values that take them away.
+    pub(super) async fn run(self, gone: impl Future<Output = ()>) {
         let progress = Progress::default();
         // One try is made even if there is no time to wait; it gets the time for an answer.
         let until = if self.request.wait_until > self.started {
@@ -42,35 +45,41 @@ impl Acquire {
         } else {
             self.started + ONE_TRY
         };
-        let contended = tokio::select! {
-            contended = self.contend(&progress) => contended,
-            () = gone => Err(Error::Closed),
-            () = async { tokio::time::sleep(until.remaining()).await } => Err(self.timed_out(&progress)),
+        let failed = tokio::select! {
+            contended = self.contend(&progress) => match contended {
+                Ok(()) => return,
+                Err(error) => error,
+            },
+            () = gone => return,
+            () = async { tokio::time::sleep(until.remaining()).await } => self.timed_out(&progress),
         };
-        if let Ok(hold) = &contended {
-            self.request.granted(hold);
-        }
-        match contended {
-            Err(Error::Busy { path, waited, holder: None }) => {
-                Err(Error::Busy { holder: self.holder().await, path, waited })
+        let failed = match failed {
+            Error::Busy { path, waited, holder: None } => {
+                Error::Busy { holder: self.holder().await, path, waited }
             }
-            contended => contended,
-        }
+            error => error,
+        };
+        self.outlet.answer(Err(failed));
     }
 
-    async fn contend(&self, progress: &Progress) -> Result<Arc<Hold>, Error> {
+    async fn contend(&self, progress: &Progress) -> Result<(), Error> {
         let mut last = None;
         loop {
             let session = live(&self.current, last.as_ref()).await?;
-            let attempt =
-                Attempt { session: &session, request: &self.request, started: self.started, progress };
+            let attempt = Attempt {
+                session: &session,
+                request: &self.request,
+                outlet: &self.outlet,
+                started: self.started,
+                progress,
+            };
             let tried = if self.request.options.fair {
                 fair::acquire(&attempt).await
             } else {
                 plain::acquire(&attempt, &self.turns).await
             };
             match tried {
-                Ok(hold) => return Ok(hold),
+                Ok(()) => return Ok(()),
                 Err(Setback::Failed(error)) => return Err(error),
                 Err(Setback::SessionOver) => {
                     progress.is(Stage::Asking);

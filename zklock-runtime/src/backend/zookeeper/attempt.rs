@@ -9,15 +9,17 @@ use zookeeper_client as zk;
 use super::{
     answer::Setback,
     nodes::Tag,
+    outlet::{Claim, Outlet},
     session::{Node, Session},
 };
-use crate::{backend::Request, clock::Tick, error::Error, hold::Grant, token::FencingToken};
+use crate::{backend::Request, clock::Tick, error::Error};
 
 /// One try to get a lock, on one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt<'a> {
     pub(super) session: &'a Arc<Session>,
-    pub(super) request: &'a Request,
+    pub(super) request: &'a Arc<Request>,
+    pub(super) outlet: &'a Arc<Outlet>,
     pub(super) started: Tick,
     pub(super) progress: &'a Progress,
 }
@@ -66,16 +68,9 @@ impl Attempt<'_> {
         Tag::new(&self.session.config.identity, &self.request.options, uuid).to_bytes()
     }
 
-    pub(super) fn grant(&self, node: &Node, uuid: Uuid) -> Grant {
-        Grant {
-            path: self.request.path.clone(),
-            fence_key: self.full(self.node()).into(),
-            options: self.request.options,
-            // The czxid is positive: the server counts from its epoch and up.
-            token: FencingToken::new(self.session.home.ensemble, node.czxid.cast_unsigned(), 0, 0),
-            attempt: uuid,
-            validity: self.session.validity.clone(),
-        }
+    /// What it takes to grant, to the node of the attempt `uuid`.
+    pub(super) fn claim(&self, uuid: Uuid) -> Claim {
+        Claim { request: self.request.clone(), attempt: uuid, outlet: self.outlet.clone() }
     }
 
     /// There is no time, or none left, to wait for others.
@@ -104,7 +99,7 @@ impl Attempt<'_> {
 
 /// Resolves when the node is gone, or another one in its place.
 pub(super) async fn node_gone(session: &Session, node: &Node) -> Result<(), Setback> {
-    let path = node.path.as_str();
+    let path = &*node.path;
     loop {
         let answer = session.ask(|client| async move { client.check_and_watch_stat(path).await }).await?;
         match answer {

@@ -5,7 +5,9 @@ use std::{
 
 use super::{
     directories::Presence,
+    group::Created,
     janitor::{self, Removal},
+    line::Line,
     session::{Node, Session},
 };
 use crate::hold::{Contender, Done};
@@ -17,6 +19,8 @@ pub(super) struct OwnNode {
     node: Arc<Node>,
     /// Until it is taken away.
     place: Option<Place>,
+    /// How many holders had it before, one after the other.
+    handover: u32,
 }
 
 /// What kind of lock it stands for.
@@ -26,36 +30,29 @@ pub(super) enum Place {
         presence: Presence,
         /// The transaction that created the directory, as far as it is known.
         directory: Option<i64>,
-        /// Nobody else was there when it was last looked at.
-        alone: bool,
+        line: Arc<Line>,
+        sequence: i32,
     },
     Plain,
 }
 
 impl OwnNode {
-    pub(super) fn new(session: Arc<Session>, path: String, czxid: i64, place: Place) -> Self {
-        let node = Node::new(path, czxid);
+    pub(super) fn new(session: Arc<Session>, path: &str, created: Created, place: Place) -> Self {
+        let node = Node::new(path, created);
         session.note(&node);
-        Self { session, node, place: Some(place) }
+        Self { session, node, place: Some(place), handover: 0 }
+    }
+
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(super) fn handover(&self) -> u32 {
+        self.handover
     }
 
     pub(super) fn node(&self) -> &Arc<Node> {
         &self.node
-    }
-
-    /// The node's own name.
-    pub(super) fn name(&self) -> &str {
-        self.node.path.rsplit('/').next().unwrap_or_default()
-    }
-
-    /// Notes who else is in the directory.
-    pub(super) fn saw(&mut self, others: bool, foreign: bool) {
-        if let Some(Place::Fair { presence, alone, .. }) = &mut self.place {
-            *alone = !others;
-            if foreign {
-                presence.has_foreign();
-            }
-        }
     }
 
     /// The node is seen to be gone.
@@ -67,11 +64,12 @@ impl OwnNode {
         let Some(place) = self.place.take() else { return };
         self.session.forget(&self.node);
         let removal = match place {
-            Place::Fair { presence, directory: Some(czxid), alone: true } => {
-                let path = presence.path().clone();
-                Removal::Fair { directory: presence.leave_last(czxid).then_some(path) }
+            Place::Fair { presence, directory, line, sequence } => {
+                // First: the next one does not wait for the delete.
+                line.leave(sequence, !self.node.is_gone());
+                let is_last = directory.is_some_and(|czxid| line.is_ours() && presence.leave_last(czxid));
+                Removal::Fair { directory: is_last.then(|| presence.path().clone()) }
             }
-            Place::Fair { .. } => Removal::Fair { directory: None },
             Place::Plain => Removal::Plain,
         };
         janitor::take_away(&self.session, self.node.clone(), removal, done);

@@ -3,6 +3,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use super::line::Line;
+
 /// What a session knows of the directories of fair locks, so that the usual acquire is one round trip and a
 /// directory of its own making is taken away with its last contender.
 ///
@@ -22,6 +24,8 @@ struct Directory {
     read_only: bool,
     /// Contenders of this session, from before their creation to their end.
     contenders: usize,
+    /// Their line, in the directory that was made in this transaction.
+    line: Option<(i64, Arc<Line>)>,
 }
 
 /// A contender of this session in a directory.
@@ -45,8 +49,23 @@ impl Directories {
         Presence { directories: self.clone(), path }
     }
 
+    /// Others are in it, whom we did not see: it is there, and not ours to take away.
+    pub(super) fn is_shared(&self, path: &str) {
+        if let Some(directory) = self.lock().get_mut(path) {
+            directory.exists = true;
+            directory.foreign = true;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Directory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Directory {
+    /// All that is left to say of it when it is gone.
+    fn forgotten(&self) -> Self {
+        Self { contenders: self.contenders, ..Self::default() }
     }
 }
 
@@ -73,7 +92,7 @@ impl Presence {
 
     pub(super) fn is_missing(&self) {
         self.with(|directory| {
-            *directory = Directory { contenders: directory.contenders, ..Directory::default() }
+            *directory = directory.forgotten();
         });
     }
 
@@ -83,6 +102,18 @@ impl Presence {
             directory.made_in = Some(czxid);
             directory.foreign = false;
         });
+    }
+
+    /// The line of our contenders in the directory that was made in `czxid`.
+    pub(super) fn line(&self, czxid: i64) -> Arc<Line> {
+        self.with(|directory| match &directory.line {
+            Some((same, line)) if *same == czxid => line.clone(),
+            _ => {
+                let line = Arc::<Line>::default();
+                directory.line = Some((czxid, line.clone()));
+                line
+            }
+        })
     }
 
     pub(super) fn has_foreign(&self) {
@@ -96,11 +127,11 @@ impl Presence {
     /// Ends the presence of a contender that was alone when it was last seen, in the directory that was created in
     /// `czxid`. True if the directory should go with it: this session made it, and nobody else is known to be there.
     /// It is forgotten then, so that the next acquire makes it again.
-    pub(super) fn leave_last(self, czxid: i64) -> bool {
+    pub(super) fn leave_last(&self, czxid: i64) -> bool {
         self.with(|directory| {
             let last = directory.contenders == 1 && directory.made_in == Some(czxid) && !directory.foreign;
             if last {
-                *directory = Directory { contenders: directory.contenders, ..Directory::default() };
+                *directory = directory.forgotten();
             }
             last
         })
@@ -115,6 +146,7 @@ impl Drop for Presence {
             if directory.contenders == 0 {
                 // Nobody of ours is left to see a foreign child, or to take the directory away.
                 directory.made_in = None;
+                directory.line = None;
                 if !directory.exists {
                     all.remove(&self.path);
                 }
@@ -136,7 +168,9 @@ mod tests {
         let second = directories.enter("/a");
         assert!(second.exists());
         assert!(!first.leave_last(5));
+        drop(first);
         assert!(second.leave_last(5));
+        drop(second);
         assert!(directories.lock().is_empty());
     }
 

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tracing::debug;
 use uuid::Uuid;
 use zookeeper_client as zk;
@@ -10,14 +11,15 @@ use super::{
     backoff::Backoff,
     contender::{OwnNode, Place},
     directories::Presence,
+    group::{self, Created, Failure, Step, Write, Written},
+    line::{Line, is_in_order},
     nodes, parents,
     session::Session,
 };
-use crate::error::{Error, LostReason};
+use crate::error::{Cause, Error, LostReason};
 
-/// Creates our contender, and its directory where that is missing. True: nobody else is there. The uuid is the one in
-/// its name.
-pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<(OwnNode, bool, Uuid), Setback> {
+/// Creates our contender, and its directory where that is missing. Cancel-safe.
+pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<Contender, Setback> {
     attempt.progress.is(Stage::Asking);
     let session = attempt.session;
     let path = &attempt.request.path;
@@ -37,12 +39,13 @@ pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<(OwnNode, bool, Uuid)
             (false, true) => Way::Join,
             (false, false) => Way::Found,
         };
-        // In a task of its own: it must hear the answer even when nobody waits for it any more.
-        let birth =
-            birth(session.clone(), session.directories.enter(directory), way, uuid, attempt.tag(uuid));
-        let birth = session.handle.spawn(birth).await.map_err(|_| Setback::Failed(Error::Closed))??;
+        let presence_of_node = session.directories.enter(directory);
+        // Without an answer the engine has stopped.
+        let birth = birth(session, presence_of_node, way, uuid, attempt.tag(uuid))
+            .await
+            .map_err(|_| Setback::Failed(Error::Closed))??;
         match birth {
-            Birth::Born(own, alone) => return Ok((own, alone, uuid)),
+            Birth::Born(contender) => return Ok(contender),
             // Under the old uuid the stray would be found again, in place of the next node; and in a directory made
             // anew the next node could have the stray's name, so that the stray's delete took it away.
             Birth::Stray => uuid = Uuid::new_v4(),
@@ -52,11 +55,11 @@ pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<(OwnNode, bool, Uuid)
                 parents::make(session, path, directory).await?;
             }
             Birth::Refused(Step::Directory, zk::Error::NoAuth) => only_join = true,
-            Birth::Refused(Step::Contender, zk::Error::NoNode) if only_join => {
+            Birth::Refused(Step::Node, zk::Error::NoNode) if only_join => {
                 let above = attempt.full(directory.rsplit_once('/').map_or("/", |(above, _)| above));
                 return Err(refused(Some(path), "CREATE", &above, zk::Error::NoAuth).into());
             }
-            Birth::Refused(Step::Contender, zk::Error::NoNode) => {
+            Birth::Refused(Step::Node, zk::Error::NoNode) => {
                 let read_only = presence.is_read_only();
                 presence.is_missing();
                 if read_only {
@@ -65,15 +68,15 @@ pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<(OwnNode, bool, Uuid)
                     parents::make_directory(session, path, directory).await?;
                 }
             }
-            Birth::Refused(Step::Write, zk::Error::NoAuth) => presence.may_not_be_written(),
+            Birth::Refused(Step::Count, zk::Error::NoAuth) => presence.may_not_be_written(),
             Birth::Refused(Step::Directory, error) => {
                 let above = attempt.full(directory.rsplit_once('/').map_or("/", |(above, _)| above));
                 return Err(refused(Some(path), "CREATE", &above, error).into());
             }
-            Birth::Refused(Step::Contender, error) => {
+            Birth::Refused(Step::Node, error) => {
                 return Err(refused(Some(path), "CREATE", &attempt.full(directory), error).into());
             }
-            Birth::Refused(Step::Write, error) => {
+            Birth::Refused(Step::Count, error) => {
                 return Err(refused(Some(path), "WRITE", &attempt.full(directory), error).into());
             }
         }
@@ -92,16 +95,8 @@ enum Way {
     Bare,
 }
 
-/// The part of a request that was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Directory,
-    Contender,
-    Write,
-}
-
 enum Birth {
-    Born(OwnNode, bool),
+    Born(Contender),
     Refused(Step, zk::Error),
     /// The answer was lost, and nothing was done.
     NotMade,
@@ -109,101 +104,119 @@ enum Birth {
     Stray,
 }
 
-/// What the server says of a contender that it created.
-struct Born {
-    path: String,
-    czxid: i64,
-    /// The transaction that made the directory.
-    directory: Option<i64>,
-    alone: bool,
+/// A contender that the server has created.
+pub(super) struct Contender {
+    pub(super) own: OwnNode,
+    pub(super) line: Arc<Line>,
+    pub(super) sequence: i32,
+    /// The one in its name.
+    pub(super) uuid: Uuid,
+    /// Nobody else was there.
+    pub(super) is_alone: bool,
 }
 
-/// Sends one request and sees to what comes of it, an answer that gets lost included.
-async fn birth(
-    session: Arc<Session>,
+/// What the server says of it.
+struct Born {
+    path: String,
+    created: Created,
+    /// The transaction that made the directory, where known.
+    directory: Option<i64>,
+    is_alone: bool,
+}
+
+impl Born {
+    fn contender(self, session: Arc<Session>, presence: Presence, way: Way, uuid: Uuid) -> Result<Birth, Setback> {
+        if way == Way::Found && self.directory == Some(self.created.czxid) {
+            presence.was_made_in(self.created.czxid);
+        } else {
+            presence.is_there();
+        }
+        let Some(sequence) = nodes::sequence(self.path.rsplit('/').next().unwrap_or_default()) else {
+            let source = Cause::new(format!("the server made \"{}\", which is no contender's name", self.path));
+            return Err(Error::Backend { path: None, source }.into());
+        };
+        // Without the directory's transaction or an order by sequences nothing is known of neighbours.
+        let line = self
+            .directory
+            .filter(|_| is_in_order(sequence))
+            .map_or_else(Arc::default, |directory| presence.line(directory));
+        let place = Place::Fair { presence, directory: self.directory, line: line.clone(), sequence };
+        let own = OwnNode::new(session, &self.path, self.created, place);
+        Ok(Birth::Born(Contender { own, line, sequence, uuid, is_alone: self.is_alone }))
+    }
+}
+
+/// Sends one request and sees to what comes of it, an answer that gets lost included: the receiver may be gone by then.
+/// What it does not take is taken away.
+fn birth(
+    session: &Arc<Session>,
     presence: Presence,
     way: Way,
     uuid: Uuid,
     tag: Vec<u8>,
-) -> Result<Birth, Setback> {
+) -> oneshot::Receiver<Result<Birth, Setback>> {
+    let (sender, receiver) = oneshot::channel();
     let directory = presence.path().clone();
     let prefix = format!("{directory}/{}", nodes::prefix(uuid));
-    let client = session.client()?;
-    let asked = match way {
-        Way::Bare => create(&session, &client, &prefix, &tag).await.map_err(|error| (Step::Contender, error)),
-        Way::Join | Way::Found => create_and_count(&session, &client, way, &directory, &prefix, &tag).await,
-    };
-    drop(client);
-    let born = match asked {
-        Ok(born) => born,
-        Err((step, error)) => match kind(&error) {
-            Kind::SessionOver => return Err(Setback::SessionOver),
-            Kind::Refusal => return Ok(Birth::Refused(step, error)),
+    let asking = session.clone();
+    let answered = move |answer: Result<Born, Failure>| match answer {
+        Ok(born) => {
+            let _ = sender.send(born.contender(asking, presence, way, uuid));
+        }
+        Err(Failure { step, error, place }) => match kind(&error) {
+            Kind::SessionOver => {
+                let _ = sender.send(Err(Setback::SessionOver));
+            }
+            Kind::Refusal => {
+                let _ = sender.send(Ok(Birth::Refused(step, error)));
+            }
             Kind::Unknown => {
-                debug!(target: "zklock", prefix, %error, "the answer to a create was lost");
-                match find(&session, &directory, &prefix).await? {
-                    Found::Ours(born) => born,
-                    Found::Nothing => return Ok(Birth::NotMade),
-                    Found::Stray => return Ok(Birth::Stray),
-                }
+                debug!(target: "zklock", directory = &**presence.path(), %error, "the answer to a create was lost");
+                asking.handle.clone().spawn(async move {
+                    let prefix = format!("{}/{}", presence.path(), nodes::prefix(uuid));
+                    let found = match find(&asking, presence.path(), &prefix, place).await {
+                        Ok(Found::Ours(born)) => born.contender(asking, presence, way, uuid),
+                        Ok(Found::Nothing) => Ok(Birth::NotMade),
+                        Ok(Found::Stray) => Ok(Birth::Stray),
+                        Err(setback) => Err(setback),
+                    };
+                    let _ = sender.send(found);
+                });
             }
         },
     };
-    if way == Way::Found && born.directory == Some(born.czxid) {
-        presence.was_made_in(born.czxid);
-    } else {
-        presence.is_there();
+    match way {
+        Way::Bare => {
+            let creating = session.clone();
+            session.handle.spawn(async move { answered(create(&creating, &prefix, &tag).await) });
+        }
+        Way::Join | Way::Found => {
+            let founds = way == Way::Found;
+            let write = Write::Contender { directory, prefix, tag, founds };
+            group::write(session, write, founds, move |answer| {
+                answered(answer.and_then(|written| match written {
+                    Written::Contender { path, created, directory, children } => {
+                        Ok(Born { path, created, directory: Some(directory), is_alone: children == 1 })
+                    }
+                    // Not what was asked for: look for it.
+                    Written::Plain(_) | Written::Gone => {
+                        Err(Failure { step: Step::Node, error: zk::Error::RuntimeInconsistent, place: 0 })
+                    }
+                }));
+            });
+        }
     }
-    let place = Place::Fair { presence, directory: born.directory, alone: born.alone };
-    Ok(Birth::Born(OwnNode::new(session, born.path, born.czxid, place), born.alone))
+    receiver
 }
 
-async fn create(session: &Session, client: &zk::Client, prefix: &str, tag: &[u8]) -> Result<Born, zk::Error> {
+/// Creates a contender in a directory that may not be written to.
+async fn create(session: &Session, prefix: &str, tag: &[u8]) -> Result<Born, Failure> {
+    let failed = |error| Failure { step: Step::Node, error, place: 0 };
+    let client = session.client().map_err(|_| failed(zk::Error::SessionExpired))?;
     let options = zk::CreateMode::EphemeralSequential.with_acls(session.config.acl.acls());
-    let (stat, sequence) = client.create(prefix, tag, &options).await?;
-    Ok(Born { path: format!("{prefix}{sequence}"), czxid: stat.czxid, directory: None, alone: false })
-}
-
-/// Creates the contender and writes to the directory, for the sake of the answer: it says how many children there
-/// are, and in which transaction this was done. The create's own answer does not within a multi
-/// (ZOOKEEPER-4026).
-async fn create_and_count(
-    session: &Session,
-    client: &zk::Client,
-    way: Way,
-    directory: &str,
-    prefix: &str,
-    tag: &[u8],
-) -> Result<Born, (Step, zk::Error)> {
-    let acls = session.config.acl.acls();
-    let mut writer = client.new_multi_writer();
-    let mut add = || {
-        if way == Way::Found {
-            writer.add_create(directory, b"", &zk::CreateMode::Container.with_acls(acls))?;
-        }
-        writer.add_create(prefix, tag, &zk::CreateMode::EphemeralSequential.with_acls(acls))?;
-        writer.add_set_data(directory, b"", None)
-    };
-    add().map_err(|error| (Step::Contender, error))?;
-    let results = writer.commit().await.map_err(|error| match error {
-        zk::MultiWriteError::RequestFailed { source } => (Step::Contender, source),
-        zk::MultiWriteError::OperationFailed { index, source } => {
-            let step = match index + usize::from(way != Way::Found) {
-                0 => Step::Directory,
-                1 => Step::Contender,
-                _ => Step::Write,
-            };
-            (step, source)
-        }
-    })?;
-    let mut results = results.into_iter().rev();
-    match (results.next(), results.next()) {
-        (Some(zk::MultiWriteResult::SetData { stat }), Some(zk::MultiWriteResult::Create { path, .. })) => {
-            Ok(Born { path, czxid: stat.mzxid, directory: Some(stat.czxid), alone: stat.num_children == 1 })
-        }
-        // Done, but not as it was asked for: look for it.
-        _ => Err((Step::Contender, zk::Error::RuntimeInconsistent)),
-    }
+    let (stat, sequence) = client.create(prefix, tag, &options).await.map_err(failed)?;
+    let created = Created { czxid: stat.czxid, place: 0 };
+    Ok(Born { path: format!("{prefix}{sequence}"), created, directory: None, is_alone: false })
 }
 
 /// What became of a create whose answer was lost.
@@ -219,7 +232,7 @@ enum Found {
 ///
 /// That a node of `session.id()` is ours holds as long as the connection is in that session, which is proven before
 /// anything else is believed of a new connection ([`witness`](super::witness)).
-async fn find(session: &Arc<Session>, directory: &str, prefix: &str) -> Result<Found, Setback> {
+async fn find(session: &Arc<Session>, directory: &str, prefix: &str, place: u16) -> Result<Found, Setback> {
     let name = prefix.rsplit('/').next().unwrap_or_default();
     let found = session
         .ask(|client| async move {
@@ -249,12 +262,13 @@ async fn find(session: &Arc<Session>, directory: &str, prefix: &str) -> Result<F
         .await?;
     match found {
         Ok(Ok((path, stat, directory))) => {
-            let born = Born { path, czxid: stat.czxid, directory, alone: false };
+            let created = Created { czxid: stat.czxid, place };
+            let born = Born { path, created, directory, is_alone: false };
             if stat.ephemeral_owner == session.id() {
                 return Ok(Found::Ours(born));
             }
             // Of a session that is not ours any more: its end takes the node away, or we do, if we may.
-            drop(OwnNode::new(session.clone(), born.path, born.czxid, Place::Plain));
+            drop(OwnNode::new(session.clone(), &born.path, created, Place::Plain));
             Ok(Found::Stray)
         }
         Ok(Err(found)) => Ok(found),

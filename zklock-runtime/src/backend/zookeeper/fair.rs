@@ -1,133 +1,184 @@
 use std::sync::Arc;
 
 use tracing::debug;
-use uuid::Uuid;
 use zookeeper_client as zk;
 
 use super::{
     answer::{Setback, refused},
     attempt::{Attempt, Stage},
-    contender::OwnNode,
     entry,
+    line::{Before, Line, Place, Standing, Theirs, is_in_order},
     queue::{self, Place as Position},
-    session::Session,
+    session::{Node, Session},
 };
 use crate::{
+    backend::BoxFuture,
     error::{Cause, Error},
-    hold::Hold,
 };
 
-/// Stands in the queue of a fair lock until it is our turn. Dropping the future withdraws: the node belongs to a
-/// value that takes it away when dropped, from before the server made it.
-pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<Arc<Hold>, Setback> {
+/// Stands in the queue of a fair lock until it is our turn, which the outlet is told of. Dropping the future withdraws: the
+/// node belongs to a value that takes it away when dropped, from before the server made it.
+pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
     loop {
-        let (own, alone, uuid) = entry::enter(attempt).await?;
-        if let Some(hold) = queue_up(attempt, own, alone, uuid).await? {
-            return Ok(hold);
+        let contender = entry::enter(attempt).await?;
+        let node = contender.own.node().clone();
+        let place = contender.line.enter(
+            contender.sequence,
+            contender.is_alone,
+            attempt.claim(contender.uuid),
+            contender.own,
+        );
+        if queue_up(attempt, &node, &place, contender.sequence).await? {
+            return Ok(());
         }
         debug!(target: "zklock", path = %attempt.request.path, "a waiting node was deleted by somebody else");
     }
 }
 
-/// Waits for our turn; `None` if the node is gone.
-async fn queue_up(
-    attempt: &Attempt<'_>,
-    mut own: OwnNode,
-    alone: bool,
-    uuid: Uuid,
-) -> Result<Option<Arc<Hold>>, Setback> {
-    let node = own.node().clone();
-    let name = own.name().to_owned();
-    let mut position = if alone { Turn::Ours } else { look(attempt, &mut own, &name).await? };
-    let gone = attempt.gone(&node);
-    tokio::pin!(gone);
+/// Waits for our turn. False: the node is gone, before that.
+async fn queue_up(attempt: &Attempt<'_>, node: &Node, place: &Place, sequence: i32) -> Result<bool, Setback> {
+    let gone = attempt.gone(node);
+    let over = attempt.session.ended();
+    tokio::pin!(gone, over);
+    let mut ahead = Watched::default();
+    let mut next = Watched::default();
+    // What one server does not list another one may, so that it is asked again before it is believed.
+    let mut is_missed = false;
     loop {
-        match position {
-            Turn::Ours => match attempt.session.grant(own, attempt.grant(&node, uuid)) {
-                Ok(hold) => return Ok(Some(hold)),
-                Err(back) => {
-                    own = back;
-                    // By now the server may have ended the session: look again once it has not.
-                    attempt.progress.is(Stage::Asking);
-                    attempt.session.stands().await?;
+        let before = match place.standing() {
+            Standing::Granted => return Ok(true),
+            Standing::Gone => return Ok(false),
+            Standing::Behind(before) => before,
+        };
+        match before {
+            Before::Unknown if is_in_order(sequence) => survey(attempt, place.line(), false).await?,
+            Before::Unknown => {
+                if !look(attempt, place, node).await? {
+                    return Ok(!place.is_gone());
                 }
-            },
-            Turn::Gone => {
-                own.is_gone();
-                return Ok(None);
             }
-            Turn::Behind(before) => {
+            // After a reconnect we may be on a server that has not heard of our node yet. Believing it would leave
+            // the node behind, with the next one queued up after it.
+            Before::Missing if !is_missed => {
+                is_missed = true;
+                survey(attempt, place.line(), true).await?;
+            }
+            Before::Missing => return Ok(!place.is_gone()),
+            Before::Unconfirmed => {
+                // By now the server may have ended the session: look again once it has not.
+                attempt.progress.is(Stage::Asking);
+                attempt.session.stands().await?;
+                place.is_unknown();
+            }
+            Before::Ours(_) => {
                 attempt.must_wait(None)?;
-                let before = format!("{}/{before}", attempt.node());
-                if let Some(watcher) = watch(attempt, &before).await? {
-                    attempt.progress.is(Stage::Queueing);
-                    tokio::select! {
-                        _ = watcher.changed() => {}
-                        () = &mut gone => return Ok(None),
+                attempt.progress.is(Stage::Queueing);
+                tokio::select! {
+                    () = place.changed() => {}
+                    () = &mut over => return Err(Setback::SessionOver),
+                    () = &mut gone => return Ok(!place.is_gone()),
+                }
+            }
+            Before::Theirs(theirs) => {
+                attempt.must_wait(None)?;
+                if !next.is_on(attempt, &theirs.name).await? {
+                    settle(place, &theirs);
+                    continue;
+                }
+                match theirs.ahead.as_ref().filter(|_| !theirs.is_first) {
+                    Some(name) => {
+                        if !ahead.is_on(attempt, name).await? {
+                            place.is_unknown();
+                            continue;
+                        }
                     }
+                    None => ahead = Watched::default(),
+                }
+                attempt.progress.is(Stage::Queueing);
+                tokio::select! {
+                    event = next.changed() => match event {
+                        zk::EventType::NodeDeleted => settle(place, &theirs),
+                        _ => place.is_unknown(),
+                    },
+                    _ = ahead.changed() => place.is_unknown(),
+                    () = place.changed() => {}
+                    () = &mut over => return Err(Setback::SessionOver),
+                    () = &mut gone => return Ok(!place.is_gone()),
                 }
             }
         }
-        position = look(attempt, &mut own, &name).await?;
     }
 }
 
-enum Turn {
-    Ours,
-    /// The name of the one before us.
-    Behind(String),
-    Gone,
+/// The one before us is gone. If nobody was before it, nobody is before us: what came later stands behind us.
+fn settle(place: &Place, theirs: &Theirs) {
+    if theirs.is_first { place.is_first() } else { place.is_unknown() }
 }
 
-/// Lists the queue and finds our place in it.
-async fn look(attempt: &Attempt<'_>, own: &mut OwnNode, name: &str) -> Result<Turn, Setback> {
+/// Lists the directory for all of ours that stand in it: whoever comes while another one lists waits for the next
+/// listing, which is one for all of them.
+async fn survey(attempt: &Attempt<'_>, line: &Arc<Line>, synced: bool) -> Result<(), Setback> {
     attempt.progress.is(Stage::Asking);
-    let session = attempt.session;
+    let wanted = line.next_survey();
+    let _turn = line.turn.lock().await;
+    if line.is_surveyed(wanted, synced) {
+        return Ok(());
+    }
+    let number = line.start_survey();
+    let children = list(attempt, synced).await?;
+    line.finish_survey(number, synced, &children);
+    Ok(())
+}
+
+async fn list(attempt: &Attempt<'_>, synced: bool) -> Result<Vec<String>, Setback> {
     let directory = attempt.node();
-    let mut synced = false;
-    loop {
-        let turn = session.looks.turn(directory).await;
-        let answer = session
-            .ask(|client| async move {
-                if synced {
-                    client.sync(directory).await?;
-                }
-                client.list_children(directory).await
-            })
-            .await?;
-        drop(turn);
-        let children = match answer {
-            Ok(children) => children,
-            Err(zk::Error::NoNode) => Vec::new(),
-            Err(error) => {
-                return Err(
-                    refused(Some(&attempt.request.path), "READ", &attempt.full(directory), error).into()
-                );
+    let session = attempt.session;
+    let turn = session.looks.turn(directory).await;
+    let answer = session
+        .ask(|client| async move {
+            if synced {
+                client.sync(directory).await?;
             }
-        };
-        own.saw(children.len() > 1, queue::has_foreign(&children));
+            client.list_children(directory).await
+        })
+        .await?;
+    drop(turn);
+    match answer {
+        Ok(children) => Ok(children),
+        Err(zk::Error::NoNode) => Ok(Vec::new()),
+        Err(error) => {
+            Err(refused(Some(&attempt.request.path), "READ", &attempt.full(directory), error).into())
+        }
+    }
+}
+
+/// Finds the place of a contender whose sequence does not tell it. False: it is gone.
+async fn look(attempt: &Attempt<'_>, place: &Place, node: &Node) -> Result<bool, Setback> {
+    attempt.progress.is(Stage::Asking);
+    for synced in [false, true] {
+        let children = list(attempt, synced).await?;
+        let name = node.name();
+        let contenders;
         let position = match queue::place(&children, name) {
             Position::Unclear => {
-                let contenders = transactions(session, directory, &children).await?;
-                owned(queue::by_transaction(&contenders, name))
+                contenders = transactions(attempt.session, attempt.node(), &children).await?;
+                queue::by_transaction(&contenders, name)
             }
-            position => owned(position),
+            position => position,
         };
         match position {
-            // After a reconnect we may be on a server that has not heard of our node yet. Believing it would
-            // leave the node behind, with the next one queued up after it.
-            Turn::Gone if !synced => synced = true,
-            position => return Ok(position),
+            Position::First => {
+                place.is_first();
+                return Ok(true);
+            }
+            Position::Behind(before) => {
+                place.is_behind(Theirs { name: before.into(), is_first: false, ahead: None });
+                return Ok(true);
+            }
+            Position::Missing | Position::Unclear => {}
         }
     }
-}
-
-fn owned(position: Position<'_>) -> Turn {
-    match position {
-        Position::First => Turn::Ours,
-        Position::Behind(before) => Turn::Behind(before.to_owned()),
-        Position::Missing | Position::Unclear => Turn::Gone,
-    }
+    Ok(false)
 }
 
 /// The contenders with the transactions that made them, those that are gone by now left out.
@@ -159,21 +210,51 @@ async fn transactions(
     Ok(contenders)
 }
 
-/// Watches the node before ours; `None` if it is gone already.
-async fn watch(attempt: &Attempt<'_>, before: &str) -> Result<Option<zk::OneshotWatcher>, Setback> {
+/// A contender of somebody else that is being watched.
+#[derive(Default)]
+struct Watched(Option<(Arc<str>, BoxFuture<zk::EventType>)>);
+
+impl Watched {
+    /// Watches the contender `name`, unless that is done already. False: it is gone.
+    async fn is_on(&mut self, attempt: &Attempt<'_>, name: &Arc<str>) -> Result<bool, Setback> {
+        if self.0.as_ref().is_some_and(|(watched, _)| watched == name) {
+            return Ok(true);
+        }
+        let watcher = watch(attempt, &format!("{}/{name}", attempt.node())).await?;
+        self.0 = watcher.map(|watcher| -> (_, BoxFuture<_>) {
+            (name.clone(), Box::pin(async move { watcher.changed().await.event_type }))
+        });
+        Ok(self.0.is_some())
+    }
+
+    /// Resolves with what became of it. Cancel-safe: the watch stays.
+    async fn changed(&mut self) -> zk::EventType {
+        match &mut self.0 {
+            Some((_, event)) => {
+                let event = event.await;
+                self.0 = None;
+                event
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Watches a node; `None` if it is gone already.
+async fn watch(attempt: &Attempt<'_>, node: &str) -> Result<Option<zk::OneshotWatcher>, Setback> {
     let session = attempt.session;
     // Reading leaves no watch behind when the node is gone, looking does.
-    match session.ask(|client| async move { client.get_and_watch_data(before).await }).await? {
+    match session.ask(|client| async move { client.get_and_watch_data(node).await }).await? {
         Ok((_, _, watcher)) => return Ok(Some(watcher)),
         Err(zk::Error::NoNode) => return Ok(None),
         // Another program's contender, with rights of its own.
         Err(zk::Error::NoAuth) => {}
         Err(error) => {
-            return Err(refused(Some(&attempt.request.path), "READ", &attempt.full(before), error).into());
+            return Err(refused(Some(&attempt.request.path), "READ", &attempt.full(node), error).into());
         }
     }
-    match session.ask(|client| async move { client.check_and_watch_stat(before).await }).await? {
+    match session.ask(|client| async move { client.check_and_watch_stat(node).await }).await? {
         Ok((stat, watcher)) => Ok(stat.map(|_| watcher)),
-        Err(error) => Err(refused(Some(&attempt.request.path), "READ", &attempt.full(before), error).into()),
+        Err(error) => Err(refused(Some(&attempt.request.path), "READ", &attempt.full(node), error).into()),
     }
 }

@@ -6,12 +6,14 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::oneshot;
 use tracing::{debug, error};
 use zookeeper_client as zk;
 
 use super::{
     answer::{Kind, Setback, kind},
     backoff::Backoff,
+    group::{self, Failure, Step, Write},
     session::{Node, Session},
 };
 use crate::{backend::Deletes, hold::Done};
@@ -50,7 +52,7 @@ pub(super) fn take_away(session: &Arc<Session>, node: Arc<Node>, removal: Remova
         return;
     }
     if done.is_none() {
-        debug!(target: "zklock", node = node.path, "taking away a node that nobody wants any more");
+        debug!(target: "zklock", node = &*node.path, "taking away a node that nobody wants any more");
     }
     session.janitor.pending.fetch_add(1, Ordering::AcqRel);
     let session = session.clone();
@@ -94,7 +96,7 @@ impl Job<'_> {
                     if !complained {
                         complained = true;
                         error!(
-                            target: "zklock", node = self.node.path, %reason,
+                            target: "zklock", node = &*self.node.path, %reason,
                             "a node of ours cannot be deleted, so its lock stays taken until the session ends; grant \
                              the right DELETE on the node above it"
                         );
@@ -102,7 +104,7 @@ impl Job<'_> {
                     self.done = None;
                 }
                 Ok(Outcome::Unknown) => {
-                    debug!(target: "zklock", node = self.node.path, "the answer to a delete was lost");
+                    debug!(target: "zklock", node = &*self.node.path, "the answer to a delete was lost");
                 }
             }
             backoff.pause().await;
@@ -116,26 +118,34 @@ impl Job<'_> {
         {
             return Ok(Outcome::Gone);
         }
-        let client = self.session.client()?;
-        let result = match &mut self.removal {
+        let path = self.node.path.clone();
+        let (write, is_risky) = match &self.removal {
             Removal::Fair { directory: Some(directory) } => {
-                let outcome = with_directory(&client, &self.node.path, directory).await;
-                if !matches!(outcome, Ok(())) {
-                    // Not empty any more, or not ours to delete, or the answer was lost: the server sweeps it.
-                    self.removal = Removal::Fair { directory: None };
-                }
-                match outcome {
-                    Err(zk::MultiWriteError::OperationFailed { index: 1, .. }) => {
-                        return Ok(Outcome::Otherwise);
-                    }
-                    outcome => outcome.map_err(zk::Error::from),
-                }
+                (Write::DeleteLast { path, directory: directory.clone() }, true)
             }
-            Removal::Fair { directory: None } | Removal::Plain => client.delete(&self.node.path, None).await,
+            // What may be gone already would spoil the request of others.
+            Removal::Fair { directory: None } | Removal::Plain => (Write::Delete { path }, !self.is_certain),
         };
-        match result {
-            Ok(()) | Err(zk::Error::NoNode) => Ok(Outcome::Gone),
-            Err(error) => match kind(&error) {
+        let (sender, answered) = oneshot::channel();
+        group::write(self.session, write, is_risky, move |answer| {
+            let _ = sender.send(answer);
+        });
+        // Without an answer the engine has stopped.
+        let answer = answered.await.map_err(|_| Setback::SessionOver)?;
+        let had_directory = match &mut self.removal {
+            Removal::Fair { directory } => directory.take(),
+            Removal::Plain => None,
+        };
+        match answer {
+            Ok(_) | Err(Failure { step: Step::Node, error: zk::Error::NoNode, .. }) => Ok(Outcome::Gone),
+            // Not empty any more, or not ours to delete: the server sweeps it.
+            Err(Failure { step: Step::Directory, error, .. }) if kind(&error) == Kind::Refusal => {
+                if let Some(directory) = had_directory {
+                    self.session.directories.is_shared(&directory);
+                }
+                Ok(Outcome::Otherwise)
+            }
+            Err(Failure { error, .. }) => match kind(&error) {
                 Kind::SessionOver => Err(Setback::SessionOver),
                 Kind::Refusal => Ok(Outcome::Refused(error)),
                 Kind::Unknown => {
@@ -149,7 +159,7 @@ impl Job<'_> {
     /// Whether the node is still the one that we created. A blind second delete would take the next holder's, if
     /// the first one was done and only its answer lost.
     async fn is_ours(&self) -> Result<bool, Setback> {
-        let path = self.node.path.as_str();
+        let path = &*self.node.path;
         let stat = self
             .session
             .ask(|client| async move {
@@ -161,11 +171,4 @@ impl Job<'_> {
         // By the transaction that made it, not by its owner: what is taken away may be another session's.
         Ok(matches!(stat, Ok(Some(stat)) if stat.czxid == self.node.czxid))
     }
-}
-
-async fn with_directory(client: &zk::Client, node: &str, directory: &str) -> Result<(), zk::MultiWriteError> {
-    let mut writer = client.new_multi_writer();
-    writer.add_delete(node, None)?;
-    writer.add_delete(directory, None)?;
-    writer.commit().await.map(drop)
 }

@@ -20,12 +20,15 @@ mod directories;
 mod ensemble;
 mod entry;
 mod fair;
+mod group;
 mod inspect;
 mod janitor;
+mod line;
 mod looks;
 #[cfg(test)]
 mod model;
 mod nodes;
+mod outlet;
 mod parents;
 mod plain;
 mod queue;
@@ -43,7 +46,7 @@ use zookeeper_client as zk;
 
 pub(crate) use self::address::Address;
 use self::{
-    acquire::Acquire, answer::Setback, backoff::Backoff, session::Session, supervisor::Current, turns::Turns,
+    acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session, supervisor::Current, turns::Turns,
 };
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;
@@ -128,11 +131,18 @@ impl Backend for ZooKeeper {
         let (config, current, turns) = (self.config.clone(), self.current.clone(), self.turns.clone());
         let engine = self.engine.clone();
         Box::pin(async move {
-            on_engine(&engine, move |gone| async move {
-                let acquire = Acquire { config, current, turns, request, started: Tick::now() };
-                acquire.run(gone).await
-            })
-            .await
+            let (outlet, answer) = Outlet::new();
+            let acquire =
+                Acquire { config, current, turns, request: Arc::new(request), outlet, started: Tick::now() };
+            let (here, gone) = oneshot::channel::<()>();
+            engine.handle().spawn(acquire.run(async move {
+                // Nothing is ever sent: this resolves when the other end is dropped.
+                let _ = gone.await;
+            }));
+            let answer = answer.await;
+            drop(here);
+            // Without an answer the engine has stopped.
+            answer.unwrap_or(Err(Error::Closed))
         })
     }
 

@@ -9,6 +9,7 @@ use super::{
     attempt::{Attempt, Stage},
     backoff::Backoff,
     contender::{OwnNode, Place},
+    group::Created,
     nodes::Tag,
     parents,
     session::Session,
@@ -17,12 +18,12 @@ use super::{
 use crate::{
     clock::Tick,
     error::{Error, LostReason},
-    hold::Hold,
     path::LockPath,
 };
 
-/// Runs for the plain node of a `fair = false` lock: whoever creates it holds. Dropping the future withdraws.
-pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result<Arc<Hold>, Setback> {
+/// Runs for the plain node of a `fair = false` lock: whoever creates it holds, and the outlet is told. Dropping the future
+/// withdraws.
+pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result<(), Setback> {
     let session = attempt.session;
     let path = &attempt.request.path;
     let node = attempt.node();
@@ -43,8 +44,8 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result
         let birth = birth(session.clone(), node.to_owned(), uuid, attempt.tag(uuid));
         match session.handle.spawn(birth).await.map_err(|_| Setback::Failed(Error::Closed))?? {
             Birth::Born(own) => {
-                if let Some(hold) = hold(attempt, own, uuid).await? {
-                    return Ok(hold);
+                if hold(attempt, own, uuid).await? {
+                    return Ok(());
                 }
             }
             Birth::Refused(zk::Error::NodeExists) => {
@@ -62,23 +63,24 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result
     }
 }
 
-/// Grants what was created; `None` if it is gone again.
-async fn hold(attempt: &Attempt<'_>, mut own: OwnNode, uuid: Uuid) -> Result<Option<Arc<Hold>>, Setback> {
+/// Grants what was created. False: it is gone again.
+async fn hold(attempt: &Attempt<'_>, mut own: OwnNode, uuid: Uuid) -> Result<bool, Setback> {
     let session = attempt.session;
     let node = own.node().clone();
+    let mut claim = attempt.claim(uuid);
     loop {
-        match session.grant(own, attempt.grant(&node, uuid)) {
-            Ok(hold) => return Ok(Some(hold)),
-            Err(back) => own = back,
+        match claim.grant(own) {
+            Ok(()) => return Ok(true),
+            Err(back) => (claim, own) = back,
         }
         // By now the server may have ended the session: look again once it has not.
         session.stands().await?;
-        let path = node.path.as_str();
+        let path = &*node.path;
         match session.ask(|client| async move { client.check_stat(path).await }).await? {
             Ok(Some(stat)) if stat.czxid == node.czxid => {}
             _ => {
                 own.is_gone();
-                return Ok(None);
+                return Ok(false);
             }
         }
     }
@@ -157,7 +159,7 @@ async fn birth(session: Arc<Session>, node: String, uuid: Uuid, tag: Vec<u8>) ->
             }
         },
     };
-    Ok(czxid.map_or(Birth::NotMade, |czxid| Birth::Born(OwnNode::new(session, node, czxid, Place::Plain))))
+    Ok(czxid.map_or(Birth::NotMade, |czxid| Birth::Born(OwnNode::new(session, &node, Created { czxid, place: 0 }, Place::Plain))))
 }
 
 /// The transaction in which this very attempt created the node, if it did. The session alone does not tell: another

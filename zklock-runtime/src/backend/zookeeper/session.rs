@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime::Handle, sync::watch};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+};
 use tracing::warn;
 use zookeeper_client as zk;
 
@@ -20,6 +23,7 @@ use super::{
     contender::OwnNode,
     directories::Directories,
     ensemble,
+    group::{Created, Group},
     janitor::Janitor,
     looks::Looks,
     witness::{self, Identity},
@@ -41,12 +45,16 @@ pub(super) struct Session {
     pub(super) validity: Arc<Validity>,
     pub(super) directories: Arc<Directories>,
     pub(super) looks: Looks,
+    /// What is to be written.
+    pub(super) group: Group,
     pub(super) janitor: Janitor,
     /// Taken away at the end: the library closes a session when its last client is dropped.
     client: Mutex<Option<Arc<zk::Client>>>,
     /// When the heartbeat was sent that was answered last.
     confirmed: watch::Sender<Tick>,
     nodes: Mutex<Nodes>,
+    /// Wakes all when it ends.
+    ended: Notify,
 }
 
 /// The nodes of this session, by their keys.
@@ -67,8 +75,10 @@ enum Use {
 pub(super) struct Node {
     key: u64,
     /// Below the chroot.
-    pub(super) path: String,
+    pub(super) path: Arc<str>,
     pub(super) czxid: i64,
+    /// Which one of those made in that transaction.
+    pub(super) place: u16,
     /// Seen to be gone.
     pub(super) gone: AtomicBool,
 }
@@ -111,10 +121,12 @@ impl Session {
             validity: Validity::until(valid_until(sent, timeout)),
             directories: Arc::default(),
             looks: Looks::default(),
+            group: Group::default(),
             janitor: Janitor::default(),
             client: Mutex::new(Some(Arc::new(client))),
             confirmed: watch::Sender::new(sent),
             nodes: Mutex::default(),
+            ended: Notify::new(),
         };
         Ok((Arc::new(session), states))
     }
@@ -225,8 +237,20 @@ impl Session {
         self.validity.end();
         self.nodes().live.clear();
         drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
-        // Wakes who waits for a confirmation.
+        // Wakes who waits for a confirmation, or for anything else.
         self.confirmed.send_modify(|_| {});
+        self.ended.notify_waiters();
+    }
+
+    /// Resolves when the session is over. Cancel-safe.
+    pub(super) async fn ended(&self) {
+        let ended = self.ended.notified();
+        tokio::pin!(ended);
+        // Registered before the look, else an end in between would be missed.
+        ended.as_mut().enable();
+        if !self.nodes().over {
+            ended.await;
+        }
     }
 
     /// Holds that have lasted for longer than a second and whose node nobody watches yet.
@@ -265,14 +289,20 @@ impl Use {
 }
 
 impl Node {
-    pub(super) fn new(path: String, czxid: i64) -> Arc<Self> {
+    pub(super) fn new(path: &str, created: Created) -> Arc<Self> {
         static KEYS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             key: KEYS.fetch_add(1, Ordering::Relaxed),
-            path,
-            czxid,
+            path: path.into(),
+            czxid: created.czxid,
+            place: created.place,
             gone: AtomicBool::new(false),
         })
+    }
+
+    /// The node's own name.
+    pub(super) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
     }
 
     pub(super) fn is_gone(&self) -> bool {

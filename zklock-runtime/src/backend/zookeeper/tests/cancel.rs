@@ -10,7 +10,9 @@ use super::{
     super::{
         answer::Setback,
         attempt::{Attempt, Progress},
-        fair as fair_lock, plain as plain_lock,
+        fair as fair_lock,
+        outlet::Outlet,
+        plain as plain_lock,
         turns::Turns,
     },
     support::{Peer, SOON, chroot, count, release, request, until},
@@ -41,17 +43,22 @@ impl<F: Future> Future for Polls<F> {
     }
 }
 
-type Outcome = Result<Arc<Hold>, Setback>;
-
 /// What the backend does for `request`, dropped at the given poll; `None` if it was, or if it was still waiting
 /// after a while.
-async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Outcome> {
+async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Result<Arc<Hold>, Setback>> {
     let session = peer.session().unwrap();
     let handle = session.handle.clone();
+    let request = Arc::new(request);
+    let (outlet, mut answer) = Outlet::new();
     let task = handle.spawn(async move {
         let progress = Progress::default();
-        let attempt =
-            Attempt { session: &session, request: &request, started: Tick::now(), progress: &progress };
+        let attempt = Attempt {
+            session: &session,
+            request: &request,
+            outlet: &outlet,
+            started: Tick::now(),
+            progress: &progress,
+        };
         let turns = Arc::new(Turns::default());
         let work = async {
             if request.options.fair {
@@ -63,7 +70,8 @@ async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Outcome>
         let polls = Polls { future: Some(Box::pin(work)), left: polls };
         tokio::time::timeout(Duration::from_millis(100), polls).await
     });
-    task.await.unwrap().ok().flatten()
+    let outcome = task.await.unwrap().ok().flatten()?;
+    Some(outcome.map(|()| answer.try_recv().unwrap().unwrap()))
 }
 
 #[tokio::test]

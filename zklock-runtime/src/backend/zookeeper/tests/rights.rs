@@ -47,10 +47,11 @@ async fn a_missing_right_is_named_and_nothing_is_left() {
         assert_refused(&peer.acquire(plain(&format!("{node}/x"), SOON)).await.unwrap_err(), "CREATE", node);
         assert_refused(&peer.acquire(plain(&format!("{node}/x/y"), SOON)).await.unwrap_err(), "CREATE", node);
     }
-    // Alone it works without reading, behind somebody it does not.
+    // Alone it works without reading, behind another process it does not.
     make(&admin, "/unread", P::CREATE | P::DELETE | P::WRITE).await;
     let hold = peer.lock("/unread").await;
-    assert_refused(&peer.acquire(fair("/unread", SOON)).await.unwrap_err(), "READ", "/unread");
+    let other = Peer::connect(&chroot.url(), "b").await;
+    assert_refused(&other.acquire(fair("/unread", SOON)).await.unwrap_err(), "READ", "/unread");
     until("only the holder is left", async || admin.list_children("/unread").await.unwrap().len() == 1).await;
     release(hold).await;
 }

@@ -1,18 +1,21 @@
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use zklock_testkit::{Proxy, ZooKeeper as Server};
 use zookeeper_client as zk;
 
 use super::{
-    super::contender::{OwnNode, Place},
+    super::{
+        contender::{OwnNode, Place},
+        group::Created,
+        outlet::{Claim, Outlet},
+    },
     support::{Peer, SESSION, SOON, chroot, count, fair, is_queued, release, request, until, within},
 };
 use crate::{
-    backend::{
-        Backend,
-        zookeeper::attempt::{Attempt, Progress},
-    },
-    clock::Tick,
+    backend::Backend,
     error::{Error, LostReason},
     hold::State,
 };
@@ -84,13 +87,11 @@ async fn a_silent_server_costs_the_locks_before_the_session_can_be_given_away() 
     assert!(took > SESSION / 2, "given up after {took:?} already");
     assert!(!session.validity.is_connected());
     // Nothing is granted, however it came by its node.
-    let own = OwnNode::new(session.clone(), "/x".into(), 1, Place::Plain);
-    let asked = fair("/x", SOON);
-    let attempt =
-        Attempt { session: &session, request: &asked, started: Tick::now(), progress: &Progress::default() };
-    let own = session
-        .grant(own, attempt.grant(&super::super::session::Node::new("/x".into(), 1), uuid::Uuid::nil()));
-    own.unwrap_err().is_gone();
+    let own = OwnNode::new(session.clone(), "/x", Created { czxid: 1, place: 0 }, Place::Plain);
+    let (outlet, _answer) = Outlet::new();
+    let claim = Claim { request: Arc::new(fair("/x", SOON)), attempt: uuid::Uuid::nil(), outlet };
+    let (_, own) = claim.grant(own).unwrap_err();
+    own.is_gone();
     let start = Instant::now();
     let error = peer.acquire(fair("/b", Duration::from_millis(300))).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");

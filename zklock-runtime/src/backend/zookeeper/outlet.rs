@@ -1,0 +1,95 @@
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::contender::OwnNode;
+use crate::{
+    backend::Request,
+    error::Error,
+    hold::{Grant, Hold},
+    token::FencingToken,
+};
+
+/// Where the answer to one `acquire` goes. Grants and failures may come from several threads: whoever is first
+/// answers, and there is one answer.
+pub(super) struct Outlet(Mutex<Option<oneshot::Sender<Answer>>>);
+
+pub(super) type Answer = Result<Arc<Hold>, Error>;
+
+impl Outlet {
+    pub(super) fn new() -> (Arc<Self>, oneshot::Receiver<Answer>) {
+        let (sender, receiver) = oneshot::channel();
+        (Arc::new(Self(Mutex::new(Some(sender)))), receiver)
+    }
+
+    /// Takes the right to answer.
+    fn take(&self) -> Option<oneshot::Sender<Answer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Answers, if nobody has. What nobody takes is dropped, and a hold with it, which gives it back.
+    pub(super) fn answer(&self, answer: Answer) {
+        if let Some(sender) = self.take() {
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// Whether somebody still waits for the answer.
+    pub(super) fn is_open(&self) -> bool {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+}
+
+impl fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outlet").field("is_open", &self.is_open()).finish()
+    }
+}
+
+/// What it takes to grant a lock at the moment when its turn has come, on whatever thread that is noticed.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) request: Arc<Request>,
+    /// Names the grant in the fence row.
+    pub(super) attempt: Uuid,
+    pub(super) outlet: Arc<Outlet>,
+}
+
+impl Claim {
+    /// Gives the lock that rests on `own`, if its session is valid at this very moment; else gives both back.
+    ///
+    /// A caller that is gone gives it back at once, from in here.
+    pub(super) fn grant(self, own: OwnNode) -> Result<(), (Self, OwnNode)> {
+        let session = own.session().clone();
+        let node = own.node();
+        let grant = Grant {
+            path: self.request.path.clone(),
+            fence_key: format!("{}{}", session.config.address.chroot(), self.request.path).into(),
+            options: self.request.options,
+            // The czxid is positive: the server counts from its epoch and up.
+            token: FencingToken::new(
+                session.home.ensemble,
+                node.czxid.cast_unsigned(),
+                node.place,
+                own.handover(),
+            ),
+            attempt: self.attempt,
+            validity: session.validity.clone(),
+        };
+        match session.grant(own, grant) {
+            Ok(hold) => {
+                if let Some(sender) = self.outlet.take() {
+                    self.request.granted(&hold);
+                    let _ = sender.send(Ok(hold));
+                }
+                Ok(())
+            }
+            Err(own) => Err((self, own)),
+        }
+    }
+}
