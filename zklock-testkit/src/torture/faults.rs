@@ -157,6 +157,7 @@ impl Fault {
             _ => {}
         }
         let window = record.begin(&format!("{self:?}"), Excuse::None, Reach::LOCKS);
+        let mut rule = None;
         match self {
             Self::CutClients { member } => ensemble.proxy(member).cut(),
             Self::CutAllClients => (0..ensemble.len()).for_each(|member| ensemble.proxy(member).cut()),
@@ -165,8 +166,12 @@ impl Fault {
                 (0..ensemble.len()).for_each(|member| ensemble.proxy(member).black_hole(direction));
             }
             Self::DelayClients { member, delay } => ensemble.proxy(member).delay(delay, Direction::Both),
-            Self::SwallowReply { member, op, nth } => drop(ensemble.proxy(member).swallow_reply(op, nth)),
-            Self::DropRequest { member, op, nth } => drop(ensemble.proxy(member).drop_request(op, nth)),
+            Self::SwallowReply { member, op, nth } => {
+                rule = Some(ensemble.proxy(member).swallow_reply(op, nth));
+            }
+            Self::DropRequest { member, op, nth } => {
+                rule = Some(ensemble.proxy(member).drop_request(op, nth));
+            }
             Self::CutServers { here, there } => ensemble.link(here, there).cut(),
             Self::BlackHoleServers { here, there, direction } => {
                 ensemble.link(here, there).black_hole(direction);
@@ -195,6 +200,7 @@ impl Fault {
         ) {
             tokio::time::sleep(lasts).await;
         }
+        record.fired(rule.as_ref());
         match self {
             Self::Pause { member } => ensemble.member(member).resume()?,
             Self::Kill { member } => ensemble.member(member).start_again()?,

@@ -157,6 +157,7 @@ impl Fault {
             _ => Reach::DATABASE,
         };
         let window = record.begin(&format!("{self:?}"), excuse, reach);
+        let mut rule = None;
         match self {
             Self::Stop { process } => {
                 holders.send(process, Signal::Stop)?;
@@ -169,9 +170,9 @@ impl Fault {
             Self::CutSql => sql.cut(),
             Self::BlackHoleSql { direction } => sql.black_hole(direction),
             Self::DelaySql { delay } => sql.delay(delay, Direction::Both),
-            Self::SwallowCommit { nth } => drop(sql.swallow_reply("COMMIT", nth)),
-            Self::DropCommit { nth } => drop(sql.drop_request("COMMIT", nth)),
-            Self::HoldCommit { nth } => drop(sql.hold_request("COMMIT", nth)),
+            Self::SwallowCommit { nth } => rule = Some(sql.swallow_reply("COMMIT", nth)),
+            Self::DropCommit { nth } => rule = Some(sql.drop_request("COMMIT", nth)),
+            Self::HoldCommit { nth } => rule = Some(sql.hold_request("COMMIT", nth)),
             Self::BlockWorkers { .. } => {}
         }
         match self {
@@ -181,6 +182,7 @@ impl Fault {
             | Self::DropCommit { .. }
             | Self::HoldCommit { .. } => {
                 tokio::time::sleep(lasts).await;
+                record.fired(rule.as_ref());
                 sql.heal()?;
             }
             _ => {}

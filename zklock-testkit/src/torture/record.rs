@@ -6,6 +6,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::history::{Excuse, FaultWindow, Reach, Violation, Whose};
 use super::log::now;
+use crate::proxy::Rule;
 
 /// What the supervisor did and saw, by whichever of its parts.
 #[derive(Debug)]
@@ -84,6 +85,13 @@ impl Record {
     pub(super) fn is_disturbed(&self) -> bool {
         let windows = self.windows.borrow();
         windows.iter().any(|window| window.end == u64::MAX && window.reach.locks == Whose::Everybodys)
+    }
+
+    /// Counts the faults of a single request of which there was such a request.
+    pub(super) fn fired(&self, rule: Option<&Rule>) {
+        if rule.is_some_and(Rule::has_fired) {
+            self.note("single requests or answers hit", 1);
+        }
     }
 
     pub(super) fn note(&self, what: &'static str, count: usize) {
