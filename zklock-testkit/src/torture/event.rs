@@ -82,6 +82,9 @@ pub enum Outcome {
     ForeignFence,
     /// `Error::NotCommitted`.
     NotCommitted,
+    /// `Error::TransactionEnded`: for all that zklock knows the body has ended it, and some of it stands. Ours never do,
+    /// so nothing does.
+    TransactionEnded,
     /// `Error::CommitUnknown`.
     CommitUnknown,
     /// `Error::Database`, before the body.

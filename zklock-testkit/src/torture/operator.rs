@@ -132,6 +132,12 @@ async fn adopt(ensemble: &Ensemble, database: &str) -> Result<usize, String> {
     }
 }
 
+/// Whether a session lives. A session of zklock always has a node.
+pub(super) async fn is_alive(ensemble: &Ensemble, session: i64) -> Result<bool, Error> {
+    let dump = ensemble.member(ensemble.leader().await?).word("dump").await?;
+    Ok(dump.lines().any(|line| line.trim() == format!("{session:#x}:")))
+}
+
 /// The contenders of a fair lock in the order of the queue, while that is not at the end of its numbers.
 async fn queue(server: &ZooKeeper, path: &str) -> Result<Vec<String>, Error> {
     let mut names = server.children(path).await?;
@@ -140,8 +146,17 @@ async fn queue(server: &ZooKeeper, path: &str) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// All contenders of all paths, with who says to have made them.
-pub(super) async fn contenders(ensemble: &Ensemble) -> Result<Vec<(String, String)>, Error> {
+/// A node of somebody who holds or waits.
+#[derive(Debug)]
+pub(super) struct Contender {
+    pub(super) node: String,
+    /// Who says to have made it.
+    pub(super) process: String,
+    pub(super) session: i64,
+}
+
+/// All contenders of all paths.
+pub(super) async fn contenders(ensemble: &Ensemble) -> Result<Vec<Contender>, Error> {
     let server = ensemble.member(ensemble.leader().await?);
     let mut contenders = Vec::new();
     for (path, fair) in PATHS {
@@ -154,7 +169,8 @@ pub(super) async fn contenders(ensemble: &Ensemble) -> Result<Vec<(String, Strin
             if let Some(found) = server.node(&node).await?.filter(|node| node.ephemeral_owner != 0) {
                 // Containers have an owner too, which is none.
                 if fair || found.ephemeral_owner != i64::MIN {
-                    contenders.push((node, identity(&found.data)));
+                    let (process, session) = (identity(&found.data), found.ephemeral_owner);
+                    contenders.push(Contender { node, process, session });
                 }
             }
         }
@@ -163,7 +179,7 @@ pub(super) async fn contenders(ensemble: &Ensemble) -> Result<Vec<(String, Strin
 }
 
 /// Who says to have made a contender.
-pub(super) fn identity(data: &[u8]) -> String {
+fn identity(data: &[u8]) -> String {
     let tag: Value = serde_json::from_slice(data).unwrap_or_default();
     tag["identity"].as_str().unwrap_or_default().to_owned()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::faults::lasts;
 use super::history::{Excuse, Reach, Violation, Whose};
 use super::holder::SESSION;
-use super::operator::contenders;
+use super::operator::{contenders, is_alive};
 use super::processes::Holders;
 use super::random::{Deck, Random};
 use super::record::Record;
@@ -210,6 +210,13 @@ async fn block_workers(
     // What others did is over by then for all whom it reached.
     tokio::time::sleep(SESSION).await;
     let name = holders.name(process).to_owned();
+    let mut session = None;
+    let seen = wait_until(REAPED, "a process to want something", async || {
+        let Ok(found) = contenders(around.ensemble).await else { return false };
+        session = found.iter().find(|contender| contender.process == name).map(|contender| contender.session);
+        session.is_some()
+    });
+    let _ = seen.await;
     let reach = Reach { transactions: Whose::Of(name.clone()), ..Reach::NOTHING };
     let window = record.begin(&format!("BlockWorkers {{ process: {name} }}"), Excuse::None, reach);
     if let Some(threads) = holders.block(process).await {
@@ -218,12 +225,19 @@ async fn block_workers(
         let mut left = Vec::new();
         let reaped = wait_until(REAPED, "what a blocked process holds to be reaped", async || {
             let Ok(found) = contenders(around.ensemble).await else { return false };
-            left = found.into_iter().filter(|(_, owner)| *owner == name).collect();
+            left = found.into_iter().filter(|contender| contender.process == name).collect();
             left.is_empty()
         });
         if reaped.await.is_err() {
             let what = format!("{name} was blocked, and nobody took from it {left:?}");
             record.violation(Violation::NoProgress { what });
+        }
+        if let Some(session) = session {
+            record.note("sessions of blocked processes", 1);
+            if !matches!(is_alive(around.ensemble, session).await, Ok(true)) {
+                let what = format!("{name} lost session {session:#x} while its worker threads were blocked");
+                record.violation(Violation::NoProgress { what });
+            }
         }
         holders.unblock(process).await;
     } else {

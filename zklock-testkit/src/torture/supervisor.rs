@@ -11,7 +11,7 @@ use super::faults;
 use super::history::{self, History, Increment, Violation};
 use super::holder;
 use super::log::Follower;
-use super::operator::contenders;
+use super::operator::{Contender, contenders};
 use super::process_faults::{self, Surroundings};
 use super::processes::Holders;
 use super::random::Random;
@@ -160,7 +160,7 @@ impl Servers {
             left.is_empty()
         });
         if gone.await.is_err() {
-            for (node, owner) in left {
+            for Contender { node, process: owner, .. } in left {
                 record.violation(Violation::Orphan { node, owner });
             }
         }

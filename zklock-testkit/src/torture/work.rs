@@ -263,6 +263,7 @@ impl Failure {
             Error::Fenced { .. } => Outcome::Fenced,
             Error::ForeignFence { .. } => Outcome::ForeignFence,
             Error::NotCommitted { .. } => Outcome::NotCommitted,
+            Error::TransactionEnded { .. } => Outcome::TransactionEnded,
             Error::CommitUnknown { .. } => Outcome::CommitUnknown,
             Error::Database { .. } => Outcome::Database,
             Error::Backend { .. } | Error::Closed => Outcome::Backend,

@@ -12,9 +12,11 @@ pub(super) fn check(history: &History, works: &BTreeMap<&str, Work<'_>>, violati
             Outcome::Lost | Outcome::Unavailable | Outcome::Backend => {
                 Box::new(|reach| reach.locks.include(process))
             }
-            Outcome::Fenced | Outcome::NotCommitted | Outcome::CommitUnknown | Outcome::Database => {
-                Box::new(|reach| reach.transactions.include(process))
-            }
+            Outcome::Fenced
+            | Outcome::NotCommitted
+            | Outcome::TransactionEnded
+            | Outcome::CommitUnknown
+            | Outcome::Database => Box::new(|reach| reach.transactions.include(process)),
             // A statement of the body failed; on purpose there is nothing to say about it.
             Outcome::RolledBack if !detail.is_empty() => {
                 Box::new(|reach| reach.transactions.include(process))

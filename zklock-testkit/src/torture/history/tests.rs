@@ -217,6 +217,7 @@ fn a_dishonest_outcome() {
         Outcome::Fenced,
         Outcome::ForeignFence,
         Outcome::NotCommitted,
+        Outcome::TransactionEnded,
         Outcome::Database,
         Outcome::Backend,
     ];
@@ -249,6 +250,7 @@ fn a_failure_without_a_cause() {
         (Outcome::Backend, Reach::LOCKS, vec![Reach::DATABASE, elsewhere()]),
         (Outcome::Fenced, Reach::process("p1"), vec![Reach::NOTHING, elsewhere()]),
         (Outcome::NotCommitted, Reach::DATABASE, vec![Reach::NOTHING, elsewhere()]),
+        (Outcome::TransactionEnded, Reach::DATABASE, vec![Reach::NOTHING, elsewhere()]),
         (Outcome::CommitUnknown, Reach::DATABASE, vec![Reach::NOTHING, elsewhere()]),
         (Outcome::Database, Reach::LOCKS, vec![Reach::NOTHING, elsewhere()]),
         (Outcome::ForeignFence, Reach::ENSEMBLE, vec![Reach::LOCKS, Reach::DATABASE]),
