@@ -57,6 +57,11 @@ impl Directories {
         }
     }
 
+    /// The line of a directory as it was last seen, and the transaction that made it.
+    pub(super) fn last_line(&self, path: &str) -> Option<(i64, Arc<Line>)> {
+        self.lock().get(path)?.line.clone()
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Directory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,6 +113,8 @@ impl Presence {
     pub(super) fn line(&self, czxid: i64) -> Arc<Line> {
         self.with(|directory| match &directory.line {
             Some((same, line)) if *same == czxid => line.clone(),
+            // An answer that is late, about a directory that is gone.
+            Some((newer, _)) if *newer > czxid => Arc::default(),
             _ => {
                 let line = Arc::<Line>::default();
                 directory.line = Some((czxid, line.clone()));

@@ -192,11 +192,12 @@ fn birth(
         }
         Way::Join | Way::Found => {
             let founds = way == Way::Found;
-            let write = Write::Contender { directory, prefix, tag, founds };
+            let way = if founds { group::Way::Founds } else { group::Way::Joins };
+            let write = Write::Contender { directory, prefix, tag, way };
             group::write(session, write, founds, move |answer| {
                 answered(answer.and_then(|written| match written {
                     Written::Contender { path, created, directory, children } => {
-                        Ok(Born { path, created, directory: Some(directory), is_alone: children == 1 })
+                        Ok(Born { path, created, directory: Some(directory), is_alone: children == Some(1) })
                     }
                     // Not what was asked for: look for it.
                     Written::Plain(_) | Written::Gone => {

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{contender::OwnNode, nodes, outlet::Claim, queue};
+use super::{contender::OwnNode, nodes, outlet::Claim, queue, session::Node};
 
 /// The contenders of this session in one directory, in the order of their sequences, so that a lock goes from one to
 /// the next in memory.
@@ -33,8 +33,8 @@ pub(super) struct Line {
 struct State {
     /// All contenders up to this sequence are over.
     done: Option<i32>,
-    /// The sequence of ours that holds.
-    holder: Option<i32>,
+    /// The one of ours that holds.
+    holder: Option<Holder>,
     waiting: BTreeMap<i32, Waiter>,
     /// Somebody is granting; whoever else sees a turn come leaves it to that one.
     is_advancing: bool,
@@ -42,6 +42,11 @@ struct State {
     has_others: bool,
     has_foreign: bool,
     surveys: Surveys,
+}
+
+struct Holder {
+    sequence: i32,
+    node: Arc<Node>,
 }
 
 struct Waiter {
@@ -132,7 +137,7 @@ impl Line {
     pub(super) fn leave(self: &Arc<Self>, sequence: i32, passes: bool) {
         {
             let mut state = self.state();
-            if state.holder != Some(sequence) {
+            if !state.is_holder(sequence) {
                 return;
             }
             state.holder = None;
@@ -149,6 +154,14 @@ impl Line {
     pub(super) fn is_ours(&self) -> bool {
         let state = self.state();
         !state.has_others && !state.has_foreign
+    }
+
+    /// Some node of ours stands in the directory, and whatever is asked of the server now is done before its delete: the
+    /// directory is still the same, and sequences go on.
+    pub(super) fn is_occupied(&self) -> bool {
+        let state = self.state();
+        let holder = state.holder.as_ref().map(|holder| &holder.node);
+        holder.into_iter().chain(state.waiting.values().map(|waiter| waiter.own.node())).any(|node| !node.is_gone())
     }
 
     /// Grants to whose turn it is. Iterative: a caller that is gone gives its grant back in here.
@@ -169,7 +182,7 @@ impl Line {
                 state = self.state();
                 continue;
             }
-            state.holder = Some(sequence);
+            state.holder = Some(Holder { sequence, node: own.node().clone() });
             drop(state);
             let granted = claim.grant(own);
             state = self.state();
@@ -260,7 +273,7 @@ impl State {
         for (index, name) in names.iter().enumerate() {
             let Some(sequence) = nodes::sequence(name) else { continue };
             let is_ours = self.waiting.get(&sequence).is_some_and(|waiter| waiter.own.node().name() == *name);
-            listed += usize::from(is_ours || self.holder == Some(sequence));
+            listed += usize::from(is_ours || self.is_holder(sequence));
             if !is_ours {
                 continue;
             }
@@ -298,12 +311,16 @@ impl State {
         }
     }
 
+    fn is_holder(&self, sequence: i32) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.sequence == sequence)
+    }
+
     /// The one of ours that whoever is behind `sequence` waits for.
     fn ours(&self, sequence: i32) -> Option<i32> {
         if let Some(done) = self.done.filter(|done| is_in_order(sequence) && sequence <= *done) {
             return Some(done);
         }
-        (self.holder == Some(sequence) || self.waiting.contains_key(&sequence)).then_some(sequence)
+        (self.is_holder(sequence) || self.waiting.contains_key(&sequence)).then_some(sequence)
     }
 }
 
@@ -407,7 +424,7 @@ impl fmt::Debug for Line {
         let state = self.state();
         f.debug_struct("Line")
             .field("done", &state.done)
-            .field("holder", &state.holder)
+            .field("holder", &state.holder.as_ref().map(|holder| holder.sequence))
             .field("waiting", &state.waiting.len())
             .finish_non_exhaustive()
     }

@@ -40,7 +40,7 @@ pub(super) struct Tag {
     /// For how long it may be held, in milliseconds, from the grant on.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
-    /// This attempt and no other: a uuid.
+    /// This attempt and no other: a uuid. A fair contender has it in its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<String>,
 }
@@ -56,7 +56,7 @@ impl Tag {
             function: Some(shortened(options.function)),
             since: SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(milliseconds),
             limit: options.timeout.and_then(milliseconds),
-            attempt: Some(attempt.to_string()),
+            attempt: (!options.fair).then(|| attempt.to_string()),
         }
     }
 
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_tag_is_read_leniently() {
         let options = LockOptions {
-            fair: true,
+            fair: false,
             timeout: Some(Duration::from_secs(5)),
             wait: None,
             function: "shop::pay",

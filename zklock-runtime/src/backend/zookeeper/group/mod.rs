@@ -24,14 +24,23 @@ use super::{
 /// Something to be written, all of it or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Write {
-    /// An ephemeral sequential node, whose name starts with `prefix`; with its directory where `founds` is true.
-    Contender { directory: Arc<str>, prefix: String, tag: Vec<u8>, founds: bool },
+    /// An ephemeral sequential node, whose name starts with `prefix`.
+    Contender { directory: Arc<str>, prefix: String, tag: Vec<u8>, way: Way },
     /// An ephemeral node of this very path.
     Plain { path: Arc<str>, tag: Vec<u8> },
     /// No node any more.
     Delete { path: Arc<str> },
     /// Nor the directory that it was the last one in.
     DeleteLast { path: Arc<str>, directory: Arc<str> },
+}
+
+/// How a contender comes into its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The directory is made with it.
+    Founds,
+    /// It is there.
+    Joins,
 }
 
 /// What was written.
@@ -42,8 +51,8 @@ pub(super) enum Written {
         created: Created,
         /// The transaction that made the directory.
         directory: i64,
-        /// How many children the directory had with this one.
-        children: i32,
+        /// How many children the directory had with this one, if that was asked.
+        children: Option<i32>,
     },
     Plain(Created),
     Gone,
@@ -208,7 +217,7 @@ impl Write {
 
 /// Sends wishes as one request, and sees to what comes of it.
 async fn send(session: &Arc<Session>, wishes: Vec<Wish>) {
-    let plan = Plan::of(wishes.iter().map(|wish| &wish.write));
+    let plan = Plan::of(&wishes.iter().map(|wish| &wish.write).collect::<Vec<_>>(), &session.directories);
     match ask(session, &wishes, &plan).await {
         Ok(written) => {
             wishes.into_iter().zip(written).for_each(|(wish, written)| (wish.then)(Ok(written)));

@@ -1,20 +1,36 @@
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use zookeeper_client as zk;
 
-use super::{Created, Step, Wish, Write, Written};
+use super::{
+    super::{directories::Directories, nodes},
+    Created, Step, Way, Wish, Write, Written,
+};
 
 /// How several wishes become the operations of one multi, and its results their outcomes.
 ///
 /// Deletes come first, so that who takes a lock just released finds it free. Each directory is counted once, after all
-/// that enter it: how many were there before each of them follows.
+/// that enter it: how many were there before each of them follows. It is not counted where a node of ours is known to
+/// stand in it at that moment: then it is the directory that we know, and the sequence alone tells the place in line.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     ops: Vec<Op>,
     /// For each wish: where it stands among the nodes that are created.
     places: Vec<u16>,
-    /// The directories that are entered, with the wishes that do, in their order.
-    directories: Vec<(Arc<str>, Vec<usize>)>,
+    /// The directories that are entered.
+    directories: Vec<Entered>,
+}
+
+#[derive(Debug)]
+struct Entered {
+    path: Arc<str>,
+    /// The wishes that enter it, in their order.
+    wishes: Vec<usize>,
+    /// The transaction that made it, where that is certain beforehand.
+    made_in: Option<i64>,
 }
 
 /// One operation, with the number of the wish that it is for, or of the directory.
@@ -32,12 +48,14 @@ pub(super) enum Op {
 }
 
 impl Plan {
-    pub(super) fn of<'a>(writes: impl Iterator<Item = &'a Write>) -> Self {
+    pub(super) fn of(writes: &[&Write], directories: &Directories) -> Self {
         let mut plan = Self::default();
-        let mut known: HashMap<Arc<str>, usize> = HashMap::new();
+        // Where a node of ours goes in this very transaction, it stood until then.
+        let left: HashSet<&str> = writes.iter().filter_map(|write| write.leaves()).collect();
+        let mut known: HashMap<&str, usize> = HashMap::new();
         let mut creates = Vec::new();
         let mut place = 0_u16;
-        for (index, write) in writes.enumerate() {
+        for (index, write) in writes.iter().enumerate() {
             plan.places.push(place);
             match write {
                 Write::Delete { .. } => plan.ops.push(Op::Delete(index)),
@@ -48,24 +66,35 @@ impl Plan {
                     creates.extend([Op::Plain(index), Op::Time(index)]);
                     place = place.saturating_add(1);
                 }
-                Write::Contender { directory, founds, .. } => {
-                    let number = *known.entry(directory.clone()).or_insert_with(|| {
-                        plan.directories.push((directory.clone(), Vec::new()));
+                Write::Contender { directory, way, .. } => {
+                    let number = *known.entry(directory).or_insert_with(|| {
+                        // Looked up here, after all that stands there now was noted.
+                        let made_in = directories
+                            .last_line(directory)
+                            .filter(|(_, line)| left.contains(&**directory) || line.is_occupied())
+                            .map(|(made_in, _)| made_in);
+                        plan.directories.push(Entered { path: directory.clone(), wishes: Vec::new(), made_in });
                         plan.directories.len() - 1
                     });
-                    let (_, entering) = &mut plan.directories[number];
+                    let entered = &mut plan.directories[number];
                     // In one transaction it is made once: the first makes it for all.
-                    if *founds && !creates.contains(&Op::MakeDirectory(number)) {
+                    if *way == Way::Founds && !creates.contains(&Op::MakeDirectory(number)) {
                         creates.push(Op::MakeDirectory(number));
+                        entered.made_in = None;
                     }
-                    entering.push(index);
+                    entered.wishes.push(index);
                     creates.push(Op::Contender(index));
                     place = place.saturating_add(1);
                 }
             }
         }
         plan.ops.append(&mut creates);
-        plan.ops.extend((0..plan.directories.len()).map(Op::Count));
+        // One at least: it tells in which transaction all of it was done.
+        let counted = |(number, entered): (usize, &Entered)| entered.made_in.is_none().then_some(Op::Count(number));
+        plan.ops.extend(plan.directories.iter().enumerate().filter_map(counted));
+        if !plan.directories.is_empty() && !plan.ops.iter().any(|op| matches!(op, Op::Count(_) | Op::Time(_))) {
+            plan.ops.push(Op::Count(0));
+        }
         plan
     }
 
@@ -79,16 +108,17 @@ impl Plan {
 
     /// Whether the wish fails for the reason for which `op` did, which the server names first.
     pub(super) fn fails_with(&self, wish: usize, op: Op, write: &Write, error: &zk::Error) -> bool {
-        let enters = |number: usize| {
-            self.directories.get(number).is_some_and(|(_, entering)| entering.contains(&wish))
-        };
+        let enters =
+            |number: usize| self.directories.get(number).is_some_and(|entered| entered.wishes.contains(&wish));
         match op {
             Op::Delete(index) | Op::DeleteDirectory(index) | Op::Plain(index) | Op::Time(index) => index == wish,
-            Op::MakeDirectory(number) => enters(number) && matches!(write, Write::Contender { founds: true, .. }),
+            Op::MakeDirectory(number) => enters(number) && matches!(write, Write::Contender { way: Way::Founds, .. }),
             Op::Count(number) => enters(number),
             // Where one finds no directory, the others find none either.
             Op::Contender(index) if *error == zk::Error::NoNode => {
-                self.directories.iter().any(|(_, all)| all.contains(&index) && all.contains(&wish))
+                self.directories
+                    .iter()
+                    .any(|entered| entered.wishes.contains(&index) && entered.wishes.contains(&wish))
             }
             Op::Contender(index) => index == wish,
         }
@@ -101,6 +131,8 @@ impl Plan {
         }
         let mut written: Vec<Option<Written>> = self.places.iter().map(|_| None).collect();
         let mut paths: HashMap<usize, String> = HashMap::new();
+        let mut counts: HashMap<usize, zk::Stat> = HashMap::new();
+        let mut zxid = None;
         for (op, result) in self.ops.iter().zip(results) {
             match (*op, result) {
                 (Op::Delete(wish), zk::MultiWriteResult::Delete) => written[wish] = Some(Written::Gone),
@@ -110,24 +142,44 @@ impl Plan {
                     paths.insert(wish, path);
                 }
                 (Op::Time(wish), zk::MultiWriteResult::SetData { stat }) => {
+                    zxid = Some(stat.mzxid);
                     let created = Created { czxid: stat.czxid, place: self.place(wish) };
                     written[wish] = Some(Written::Plain(created));
                 }
                 (Op::Count(number), zk::MultiWriteResult::SetData { stat }) => {
-                    let (_, entering) = self.directories.get(number)?;
-                    for (later, &wish) in entering.iter().rev().enumerate() {
-                        written[wish] = Some(Written::Contender {
-                            path: paths.remove(&wish)?,
-                            created: Created { czxid: stat.mzxid, place: self.place(wish) },
-                            directory: stat.czxid,
-                            children: stat.num_children - i32::try_from(later).ok()?,
-                        });
-                    }
+                    zxid = Some(stat.mzxid);
+                    counts.insert(number, stat);
                 }
                 _ => return None,
             }
         }
+        for (number, entered) in self.directories.iter().enumerate() {
+            let stat = counts.get(&number);
+            for (later, &wish) in entered.wishes.iter().rev().enumerate() {
+                let later = i32::try_from(later).ok()?;
+                written[wish] = Some(Written::Contender {
+                    path: paths.remove(&wish)?,
+                    created: Created { czxid: zxid?, place: self.place(wish) },
+                    directory: stat.map(|stat| stat.czxid).or(entered.made_in)?,
+                    children: stat.map(|stat| stat.num_children - later),
+                });
+            }
+        }
         written.into_iter().collect()
+    }
+}
+
+impl Write {
+    /// The directory in which it takes a contender away.
+    fn leaves(&self) -> Option<&str> {
+        match self {
+            Self::Delete { path } => {
+                let (directory, name) = path.rsplit_once('/')?;
+                nodes::sequence(name).map(|_| directory)
+            }
+            // The directory goes too.
+            Self::DeleteLast { .. } | Self::Plain { .. } | Self::Contender { .. } => None,
+        }
     }
 }
 
@@ -149,7 +201,7 @@ impl Op {
         acls: zk::Acls<'_>,
     ) -> Result<(), zk::Error> {
         let unfit = || zk::Error::BadArguments(&"not what was planned");
-        let directory = |number: usize| plan.directories.get(number).map(|(path, _)| path).ok_or_else(unfit);
+        let directory = |number: usize| plan.directories.get(number).map(|entered| &*entered.path).ok_or_else(unfit);
         let write = |wish: usize| wishes.get(wish).map(|wish| &wish.write).ok_or_else(unfit);
         match self {
             Self::MakeDirectory(number) => {
@@ -189,8 +241,9 @@ mod tests {
     use super::*;
 
     fn enters(directory: &str, founds: bool) -> Write {
+        let way = if founds { Way::Founds } else { Way::Joins };
         let prefix = format!("{directory}/_c_-lock-");
-        Write::Contender { directory: directory.into(), prefix, tag: Vec::new(), founds }
+        Write::Contender { directory: directory.into(), prefix, tag: Vec::new(), way }
     }
 
     fn deletes(path: &str) -> Write {
@@ -198,7 +251,7 @@ mod tests {
     }
 
     fn plan(writes: &[Write]) -> Plan {
-        Plan::of(writes.iter())
+        Plan::of(&writes.iter().collect::<Vec<_>>(), &Directories::default())
     }
 
     fn stat(czxid: i64, mzxid: i64, num_children: i32) -> zk::Stat {
@@ -261,7 +314,7 @@ mod tests {
             path: path.into(),
             created: Created { czxid: 90, place },
             directory,
-            children,
+            children: Some(children),
         };
         assert_eq!(
             plan.read(results),
@@ -272,6 +325,37 @@ mod tests {
                 contender("/a/8", 2, 5, 4),
             ])
         );
+    }
+
+    #[test]
+    fn a_directory_that_a_node_of_ours_leaves_is_the_one_we_know() {
+        let directories = Arc::new(Directories::default());
+        let there = ["/a", "/b"].map(|path| directories.enter(path));
+        there.iter().for_each(|presence| drop(presence.line(5)));
+        let plan = |writes: &[Write]| Plan::of(&writes.iter().collect::<Vec<_>>(), &directories);
+        let leaving = "/a/_c_0f0e0d0c-0b0a-0908-0706-050403020100-lock-0000000007";
+        // In /a a node of ours goes, in /b nothing is known to stand any more.
+        let some = plan(&[enters("/a", false), enters("/b", false), deletes(leaving)]);
+        assert_eq!(some.ops(), [Op::Delete(2), Op::Contender(0), Op::Contender(1), Op::Count(1)]);
+        // Another lock below /a says nothing about those in it.
+        assert!(plan(&[enters("/a", false), enters("/b", false), deletes("/a/7")]).ops().contains(&Op::Count(0)));
+        let results = vec![
+            zk::MultiWriteResult::Delete,
+            created("/a/8"),
+            created("/b/1"),
+            zk::MultiWriteResult::SetData { stat: stat(70, 90, 2) },
+        ];
+        let written = some.read(results).unwrap();
+        let contender = |path: &str, place, directory, children| {
+            let created = Created { czxid: 90, place };
+            Written::Contender { path: path.into(), created, directory, children }
+        };
+        assert_eq!(written[0], contender("/a/8", 0, 5, None));
+        assert_eq!(written[1], contender("/b/1", 1, 70, Some(2)));
+        // What goes with its directory proves nothing of the next one, and something must tell the time.
+        let last = Write::DeleteLast { path: leaving.into(), directory: "/a".into() };
+        assert!(plan(&[last, enters("/a", false), enters("/b", false)]).ops().contains(&Op::Count(0)));
+        assert!(plan(&[deletes(leaving), enters("/a", false)]).ops().contains(&Op::Count(0)));
     }
 
     #[test]
