@@ -87,6 +87,13 @@ impl Record {
         windows.iter().any(|window| window.end == u64::MAX && window.reach.locks == Whose::Everybodys)
     }
 
+    /// Whether anything that could cost the locks of `process` has happened since the fault `window` began.
+    pub(super) fn has_disturbed(&self, process: &str, window: usize) -> bool {
+        let windows = self.windows.borrow();
+        let begin = windows[window].begin;
+        windows.iter().any(|window| window.end >= begin && window.reach.locks.include(process))
+    }
+
     /// Counts the faults of a single request of which there was such a request.
     pub(super) fn fired(&self, rule: Option<&Rule>) {
         if rule.is_some_and(Rule::has_fired) {

@@ -37,7 +37,7 @@ impl Reach {
 }
 
 impl Whose {
-    pub(super) fn include(&self, process: &str) -> bool {
+    pub(crate) fn include(&self, process: &str) -> bool {
         match self {
             Self::Nobodys => false,
             Self::Of(name) => name == process,
