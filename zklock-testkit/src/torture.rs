@@ -2,6 +2,14 @@
 //! what they wrote down for anything that must not be.
 //!
 //! `cargo run --release -p zklock-testkit --bin torture -- --minutes 2 --seed 1`
+//!
+//! Two hands make faults at a time: one those of the lock service, its network and its operators, the other those of
+//! the processes, the database and the way there. Each deals its kinds of faults from a deck, so that a few minutes have
+//! all of them, and all are counted and printed. A fault says two things of itself: which promise it excuses from
+//! ([`Excuse`]), which is close to none, and whom it may disturb with all promises kept ([`Reach`]): an error that is told to
+//! a caller while nothing reaches him is a violation.
+//!
+//! The seed decides what is done, and not when it meets what: a run cannot be repeated to the letter.
 
 mod args;
 mod event;
