@@ -107,7 +107,7 @@ pub(super) async fn node_gone(session: &Session, node: &Node) -> Result<(), Setb
                 let event = watcher.changed().await;
                 match event.event_type {
                     zk::EventType::NodeDeleted => {
-                        node.gone.store(true, Ordering::Release);
+                        node.is_seen_gone();
                         return Ok(());
                     }
                     zk::EventType::Session => return Err(Setback::SessionOver),
@@ -115,7 +115,7 @@ pub(super) async fn node_gone(session: &Session, node: &Node) -> Result<(), Setb
                 }
             }
             Ok(_) => {
-                node.gone.store(true, Ordering::Release);
+                node.is_seen_gone();
                 return Ok(());
             }
             // Looking needs no right, so nothing is refused; if it is, this is no proof that the node is gone.

@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{fmt, sync::Arc};
 
 use super::{
     directories::Presence,
@@ -57,7 +54,7 @@ impl OwnNode {
 
     /// The node is seen to be gone.
     pub(super) fn is_gone(&self) {
-        self.node.gone.store(true, Ordering::Release);
+        self.node.is_seen_gone();
     }
 
     fn take_away(&mut self, done: Option<Done>) {

@@ -12,8 +12,10 @@ use super::{
     contender::{OwnNode, Place},
     directories::Presence,
     group::{self, Created, Failure, Step, Write, Written},
-    line::{Line, is_in_order},
-    nodes, parents,
+    line::Line,
+    nodes,
+    order::is_in_order,
+    parents,
     session::Session,
 };
 use crate::error::{Cause, Error, LostReason};
@@ -125,14 +127,21 @@ struct Born {
 }
 
 impl Born {
-    fn contender(self, session: Arc<Session>, presence: Presence, way: Way, uuid: Uuid) -> Result<Birth, Setback> {
+    fn contender(
+        self,
+        session: Arc<Session>,
+        presence: Presence,
+        way: Way,
+        uuid: Uuid,
+    ) -> Result<Birth, Setback> {
         if way == Way::Found && self.directory == Some(self.created.czxid) {
             presence.was_made_in(self.created.czxid);
         } else {
             presence.is_there();
         }
         let Some(sequence) = nodes::sequence(self.path.rsplit('/').next().unwrap_or_default()) else {
-            let source = Cause::new(format!("the server made \"{}\", which is no contender's name", self.path));
+            let source =
+                Cause::new(format!("the server made \"{}\", which is no contender's name", self.path));
             return Err(Error::Backend { path: None, source }.into());
         };
         // Without the directory's transaction or an order by sequences nothing is known of neighbours.

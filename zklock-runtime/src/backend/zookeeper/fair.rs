@@ -7,7 +7,8 @@ use super::{
     answer::{Setback, refused},
     attempt::{Attempt, Stage},
     entry,
-    line::{Before, Line, Place, Standing, Theirs, is_in_order},
+    line::{Claimant, Line, Place, Standing},
+    order::{Before, Theirs, is_in_order},
     queue::{self, Place as Position},
     session::{Node, Session},
 };
@@ -25,8 +26,7 @@ pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
         let place = contender.line.enter(
             contender.sequence,
             contender.is_alone,
-            attempt.claim(contender.uuid),
-            contender.own,
+            Claimant { claim: attempt.claim(contender.uuid), own: contender.own },
         );
         if queue_up(attempt, &node, &place, contender.sequence).await? {
             return Ok(());
@@ -54,7 +54,7 @@ async fn queue_up(attempt: &Attempt<'_>, node: &Node, place: &Place, sequence: i
             Before::Unknown if is_in_order(sequence) => survey(attempt, place.line(), false).await?,
             Before::Unknown => {
                 if !look(attempt, place, node).await? {
-                    return Ok(!place.is_gone());
+                    return Ok(is_granted_before(place, node).await);
                 }
             }
             // After a reconnect we may be on a server that has not heard of our node yet. Believing it would leave
@@ -63,7 +63,7 @@ async fn queue_up(attempt: &Attempt<'_>, node: &Node, place: &Place, sequence: i
                 is_missed = true;
                 survey(attempt, place.line(), true).await?;
             }
-            Before::Missing => return Ok(!place.is_gone()),
+            Before::Missing => return Ok(is_granted_before(place, node).await),
             Before::Unconfirmed => {
                 // By now the server may have ended the session: look again once it has not.
                 attempt.progress.is(Stage::Asking);
@@ -76,7 +76,7 @@ async fn queue_up(attempt: &Attempt<'_>, node: &Node, place: &Place, sequence: i
                 tokio::select! {
                     () = place.changed() => {}
                     () = &mut over => return Err(Setback::SessionOver),
-                    () = &mut gone => return Ok(!place.is_gone()),
+                    () = &mut gone => return Ok(is_granted_before(place, node).await),
                 }
             }
             Before::Theirs(theirs) => {
@@ -103,11 +103,17 @@ async fn queue_up(attempt: &Attempt<'_>, node: &Node, place: &Place, sequence: i
                     _ = ahead.changed() => place.is_unknown(),
                     () = place.changed() => {}
                     () = &mut over => return Err(Setback::SessionOver),
-                    () = &mut gone => return Ok(!place.is_gone()),
+                    () = &mut gone => return Ok(is_granted_before(place, node).await),
                 }
             }
         }
     }
+}
+
+/// The node is seen to be gone. Whether it was granted before that.
+async fn is_granted_before(place: &Place, node: &Node) -> bool {
+    node.is_seen_gone();
+    !place.is_gone().await
 }
 
 /// The one before us is gone. If nobody was before it, nobody is before us: what came later stands behind us.

@@ -1,5 +1,4 @@
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -9,7 +8,12 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{contender::OwnNode, nodes, outlet::Claim, queue, session::Node};
+use super::{
+    contender::OwnNode,
+    order::{Before, Order, Theirs, Waits},
+    outlet::Claim,
+    session::Node,
+};
 
 /// The contenders of this session in one directory, in the order of their sequences, so that a lock goes from one to
 /// the next in memory.
@@ -22,75 +26,62 @@ use super::{contender::OwnNode, nodes, outlet::Claim, queue, session::Node};
 ///
 /// Every grant asks first whether the session is valid at that moment (`Session::grant`): then the
 /// server has all our nodes, and no other process can have been served meanwhile.
-#[derive(Default)]
-pub(super) struct Line {
-    state: Mutex<State>,
+pub(super) struct Line<C = Claimant> {
+    state: Mutex<State<C>>,
     /// Held by the one who lists the directory for all.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
-#[derive(Default)]
-struct State {
-    /// All contenders up to this sequence are over.
-    done: Option<i32>,
-    /// The one of ours that holds.
-    holder: Option<Holder>,
-    waiting: BTreeMap<i32, Waiter>,
+struct State<C> {
+    order: Order<Entrant<C>>,
+    /// The node of the one that holds, or held last.
+    held: Option<Arc<Node>>,
     /// Somebody is granting; whoever else sees a turn come leaves it to that one.
     is_advancing: bool,
-    /// Contenders of other sessions were seen, or other children.
-    has_others: bool,
-    has_foreign: bool,
-    surveys: Surveys,
 }
 
-struct Holder {
-    sequence: i32,
-    node: Arc<Node>,
-}
-
-struct Waiter {
-    claim: Claim,
-    own: OwnNode,
-    before: Before,
+/// A contender that waits.
+struct Entrant<C> {
+    candidate: C,
     signal: Arc<Signal>,
-    /// How many surveys had started when it came.
-    since: u64,
 }
 
-/// Who is before a contender, as far as it is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Before {
-    Unknown,
-    /// It is not in the list.
-    Missing,
-    /// Its turn had come, but the session could not be relied on.
-    Unconfirmed,
-    /// One of ours.
-    Ours(i32),
-    Theirs(Theirs),
+/// Who can be granted the lock.
+pub(super) trait Candidate: Sized {
+    fn node(&self) -> &Arc<Node>;
+
+    /// Gives it the lock, unless its session cannot be relied on at this moment.
+    fn grant(self) -> Result<(), Self>;
 }
 
-/// Another session's contender.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Theirs {
-    pub(super) name: Arc<str>,
-    /// Nobody is before it: when it goes, it is our turn.
-    pub(super) is_first: bool,
-    /// The one before it: when that goes, it may be first.
-    pub(super) ahead: Option<Arc<str>>,
+/// What waits for the turn of its node.
+pub(super) struct Claimant {
+    pub(super) claim: Claim,
+    pub(super) own: OwnNode,
 }
 
-/// Numbers the listings of the directory.
-#[derive(Clone, Copy, Debug, Default)]
-struct Surveys {
-    started: u64,
-    finished: u64,
-    finished_synced: u64,
+impl Candidate for Claimant {
+    fn node(&self) -> &Arc<Node> {
+        self.own.node()
+    }
+
+    fn grant(self) -> Result<(), Self> {
+        self.claim.grant(self.own).map_err(|(claim, own)| Self { claim, own })
+    }
+}
+
+impl<C: Candidate> Waits for Entrant<C> {
+    fn name(&self) -> &str {
+        self.candidate.node().name()
+    }
+
+    fn stir(&mut self) {
+        self.signal.notify.notify_one();
+    }
 }
 
 /// Wakes the task of a waiter, and tells it of its end.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Signal {
     notify: Notify,
     state: AtomicU8,
@@ -99,69 +90,46 @@ struct Signal {
 const WAITS: u8 = 0;
 const GRANTED: u8 = 1;
 const GONE: u8 = 2;
+/// Its task is gone. Set under the lock of the line.
+const LEFT: u8 = 3;
 
 impl Signal {
     fn ends(&self, state: u8) {
         self.state.store(state, Ordering::Release);
         self.notify.notify_one();
     }
+
+    fn state(&self) -> u8 {
+        self.state.load(Ordering::Acquire)
+    }
 }
 
-/// Whether sequences of a directory tell the order: not past the end of the server's counter, see [`queue::place`].
-pub(super) fn is_in_order(sequence: i32) -> bool {
-    (0..i32::MAX).contains(&sequence)
-}
-
-impl Line {
+impl<C: Candidate> Line<C> {
     /// Stands in the line with the contender `sequence`. `is_first`: nobody else was there when it came.
-    pub(super) fn enter(self: &Arc<Self>, sequence: i32, is_first: bool, claim: Claim, own: OwnNode) -> Place {
+    pub(super) fn enter(self: &Arc<Self>, sequence: i32, is_first: bool, candidate: C) -> Place<C> {
         let signal = Arc::new(Signal::default());
-        {
-            let mut state = self.state();
-            let previous = sequence.wrapping_sub(1);
-            if is_first {
-                state.done = Some(previous);
-            }
-            let before = Some(previous)
-                .filter(|_| is_in_order(sequence))
-                .and_then(|previous| state.ours(previous))
-                .map_or(Before::Unknown, Before::Ours);
-            let since = state.surveys.started;
-            state.waiting.insert(sequence, Waiter { claim, own, before, signal: signal.clone(), since });
-        }
-        self.advance();
+        let entrant = Entrant { candidate, signal: signal.clone() };
+        self.change(|order| order.enter(sequence, is_first, entrant));
         Place { line: self.clone(), sequence, signal }
     }
 
     /// The holder `sequence` is done. `passes`: its node stood until now, as far as we know.
     pub(super) fn leave(self: &Arc<Self>, sequence: i32, passes: bool) {
-        {
-            let mut state = self.state();
-            if !state.is_holder(sequence) {
-                return;
-            }
-            state.holder = None;
-            if passes {
-                state.done = Some(state.done.map_or(sequence, |done| done.max(sequence)));
-            } else {
-                state.relink(sequence, Before::Unknown);
-            }
-        }
-        self.advance();
+        self.change(|order| order.leave(sequence, passes));
     }
 
     /// Nobody but us is known to use the directory.
     pub(super) fn is_ours(&self) -> bool {
-        let state = self.state();
-        !state.has_others && !state.has_foreign
+        self.state().order.is_only_ours()
     }
 
     /// Some node of ours stands in the directory, and whatever is asked of the server now is done before its delete: the
     /// directory is still the same, and sequences go on.
     pub(super) fn is_occupied(&self) -> bool {
         let state = self.state();
-        let holder = state.holder.as_ref().map(|holder| &holder.node);
-        holder.into_iter().chain(state.waiting.values().map(|waiter| waiter.own.node())).any(|node| !node.is_gone())
+        let waiting = state.order.waiting().map(|entrant| entrant.candidate.node());
+        let held = state.held.iter().filter(|_| state.order.has_holder());
+        held.chain(waiting).any(|node| !node.is_gone())
     }
 
     /// Grants to whose turn it is. Iterative: a caller that is gone gives its grant back in here.
@@ -171,162 +139,79 @@ impl Line {
             return;
         }
         state.is_advancing = true;
-        while let Some((sequence, waiter)) = state.next() {
-            let Waiter { claim, own, signal, since, .. } = waiter;
-            if own.node().is_gone() {
-                // Seen to be gone: whoever is behind it does not have it before them.
-                state.done = Some(sequence);
-                drop(state);
-                signal.ends(GONE);
-                drop((claim, own));
-                state = self.state();
-                continue;
-            }
-            state.holder = Some(Holder { sequence, node: own.node().clone() });
+        while let Some((sequence, Entrant { candidate, signal })) = state.order.next() {
+            let node = candidate.node().clone();
+            state.held = Some(node.clone());
             drop(state);
-            let granted = claim.grant(own);
+            let granted = if node.is_gone() { Err(candidate) } else { candidate.grant() };
             state = self.state();
             match granted {
                 Ok(()) => signal.ends(GRANTED),
-                Err((claim, own)) => {
-                    state.holder = None;
-                    // Known anew when it has looked again.
-                    state.done = None;
-                    signal.notify.notify_one();
-                    let before = Before::Unconfirmed;
-                    state.waiting.insert(sequence, Waiter { claim, own, before, signal, since });
+                Err(candidate) if node.is_gone() => {
+                    state.order.leave(sequence, false);
+                    signal.ends(GONE);
+                    state = self.without(state, candidate);
                 }
+                // Nobody is left to look again for it.
+                Err(candidate) if signal.state() == LEFT => {
+                    state.order.leave(sequence, true);
+                    state = self.without(state, candidate);
+                }
+                Err(candidate) => state.order.put_back(sequence, Entrant { candidate, signal }),
             }
         }
         state.is_advancing = false;
     }
 
+    /// Drops what comes back to the line when it is dropped.
+    fn without<'a>(&'a self, state: MutexGuard<'a, State<C>>, dropped: C) -> MutexGuard<'a, State<C>> {
+        drop(state);
+        drop(dropped);
+        self.state()
+    }
+
+    /// Changes what is known, and grants what follows from it.
+    fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut Order<Entrant<C>>) -> T) -> T {
+        let changed = change(&mut self.state().order);
+        self.advance();
+        changed
+    }
+
     /// Which survey, at the earliest, says something about whoever asks now.
     pub(super) fn next_survey(&self) -> u64 {
-        self.state().surveys.started + 1
+        self.state().order.next_survey()
     }
 
     /// Whether that one, or a later one, is done.
     pub(super) fn is_surveyed(&self, number: u64, synced: bool) -> bool {
-        let surveys = self.state().surveys;
-        number <= if synced { surveys.finished_synced } else { surveys.finished }
+        self.state().order.is_surveyed(number, synced)
     }
 
     /// A listing is about to be asked for.
     pub(super) fn start_survey(&self) -> u64 {
-        let surveys = &mut self.state().surveys;
-        surveys.started += 1;
-        surveys.started
+        self.state().order.start_survey()
     }
 
     /// The listing `number` has come.
     pub(super) fn finish_survey(self: &Arc<Self>, number: u64, synced: bool, children: &[String]) {
-        {
-            let mut state = self.state();
-            state.surveys.finished = number;
-            if synced {
-                state.surveys.finished_synced = number;
-            }
-            state.place_all(number, children);
-        }
-        self.advance();
+        self.change(|order| order.finish_survey(number, synced, children));
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// Takes out whose turn it is.
-    fn next(&mut self) -> Option<(i32, Waiter)> {
-        if self.holder.is_some() {
-            return None;
-        }
-        let done = self.done?;
-        let next = done.wrapping_add(1);
-        if let Some(waiter) = self.waiting.remove(&next) {
-            return Some((next, waiter));
-        }
-        let (&next, waiter) = self.waiting.range(next..).next()?;
-        if waiter.before != Before::Ours(done) {
-            return None;
-        }
-        self.waiting.remove(&next).map(|waiter| (next, waiter))
-    }
-
-    /// The one behind `sequence`, if it is ours, has somebody else before it now.
-    fn relink(&mut self, sequence: i32, before: Before) {
-        let behind = self.waiting.range_mut(sequence..).find(|(_, waiter)| waiter.before == Before::Ours(sequence));
-        if let Some((_, waiter)) = behind {
-            waiter.before = before;
-            waiter.signal.notify.notify_one();
-        }
-    }
-
-    /// Finds the places of all ours in a listing.
-    fn place_all(&mut self, number: u64, children: &[String]) {
-        self.has_foreign |= queue::has_foreign(children);
-        let names = queue::in_order(children);
-        let mut listed = 0;
-        let mut found: Vec<(i32, Before)> = Vec::new();
-        for (index, name) in names.iter().enumerate() {
-            let Some(sequence) = nodes::sequence(name) else { continue };
-            let is_ours = self.waiting.get(&sequence).is_some_and(|waiter| waiter.own.node().name() == *name);
-            listed += usize::from(is_ours || self.is_holder(sequence));
-            if !is_ours {
-                continue;
-            }
-            let ahead = |distance: usize| names.get(index.checked_sub(distance)?).copied();
-            let before = match ahead(1) {
-                None => {
-                    self.done = Some(sequence.wrapping_sub(1));
-                    Before::Ours(sequence.wrapping_sub(1))
-                }
-                Some(name) => {
-                    let theirs = || Before::Theirs(Theirs {
-                        name: (*name).into(),
-                        is_first: index == 1,
-                        ahead: ahead(2).map(Into::into),
-                    });
-                    nodes::sequence(name).and_then(|previous| self.ours(previous)).map_or_else(theirs, Before::Ours)
-                }
-            };
-            found.push((sequence, before));
-        }
-        self.has_others |= listed < names.len();
-        let mut found = found.into_iter().peekable();
-        for (sequence, waiter) in &mut self.waiting {
-            while found.next_if(|(earlier, _)| earlier < sequence).is_some() {}
-            let before = match found.next_if(|(same, _)| same == sequence) {
-                Some((_, before)) => before,
-                // It came later than the listing was asked for.
-                None if waiter.since >= number => continue,
-                None => Before::Missing,
-            };
-            if waiter.before != before {
-                waiter.before = before;
-                waiter.signal.notify.notify_one();
-            }
-        }
-    }
-
-    fn is_holder(&self, sequence: i32) -> bool {
-        self.holder.as_ref().is_some_and(|holder| holder.sequence == sequence)
-    }
-
-    /// The one of ours that whoever is behind `sequence` waits for.
-    fn ours(&self, sequence: i32) -> Option<i32> {
-        if let Some(done) = self.done.filter(|done| is_in_order(sequence) && sequence <= *done) {
-            return Some(done);
-        }
-        (self.is_holder(sequence) || self.waiting.contains_key(&sequence)).then_some(sequence)
+impl<C> Default for Line<C> {
+    fn default() -> Self {
+        let state = State { order: Order::default(), held: None, is_advancing: false };
+        Self { state: Mutex::new(state), turn: tokio::sync::Mutex::default() }
     }
 }
 
 /// A contender's place in its line; dropping it withdraws, if it has not been granted.
-pub(super) struct Place {
-    line: Arc<Line>,
+pub(super) struct Place<C: Candidate = Claimant> {
+    line: Arc<Line<C>>,
     sequence: i32,
     signal: Arc<Signal>,
 }
@@ -339,20 +224,23 @@ pub(super) enum Standing {
     Behind(Before),
 }
 
-impl Place {
-    pub(super) fn line(&self) -> &Arc<Line> {
+impl<C: Candidate> Place<C> {
+    pub(super) fn line(&self) -> &Arc<Line<C>> {
         &self.line
     }
 
     pub(super) fn standing(&self) -> Standing {
-        match self.signal.state.load(Ordering::Acquire) {
-            WAITS => self.line.state().waiting.get(&self.sequence).map_or(
-                // Being granted at this moment: it is told when that is done.
-                Standing::Behind(Before::Ours(self.sequence.wrapping_sub(1))),
-                |waiter| Standing::Behind(waiter.before.clone()),
-            ),
+        match self.signal.state() {
             GRANTED => Standing::Granted,
-            _ => Standing::Gone,
+            GONE => Standing::Gone,
+            // Being granted at this moment if it is not there: it is told when that is done.
+            _ => Standing::Behind(
+                self.line
+                    .state()
+                    .order
+                    .before(self.sequence)
+                    .map_or_else(|| Before::Ours(self.sequence.wrapping_sub(1)), Before::clone),
+            ),
         }
     }
 
@@ -363,69 +251,209 @@ impl Place {
 
     /// Nobody is before it any more.
     pub(super) fn is_first(&self) {
-        {
-            let mut state = self.line.state();
-            if !state.waiting.contains_key(&self.sequence) {
-                return;
-            }
-            state.done = Some(self.sequence.wrapping_sub(1));
-        }
-        self.line.advance();
+        self.line.change(|order| order.is_first(self.sequence));
     }
 
     /// What was known is known no more.
     pub(super) fn is_unknown(&self) {
-        self.is(Before::Unknown);
+        self.line.state().order.is(self.sequence, Before::Unknown);
     }
 
     pub(super) fn is_behind(&self, theirs: Theirs) {
-        self.is(Before::Theirs(theirs));
-    }
-
-    fn is(&self, before: Before) {
-        if let Some(waiter) = self.line.state().waiting.get_mut(&self.sequence) {
-            waiter.before = before;
-        }
+        self.line.state().order.is(self.sequence, Before::Theirs(theirs));
     }
 
     /// Its node is seen to be gone. False: it was granted before that.
-    pub(super) fn is_gone(&self) -> bool {
-        let Some(waiter) = self.withdraw() else { return self.signal.state.load(Ordering::Acquire) == GONE };
-        waiter.own.is_gone();
-        true
-    }
-
-    fn withdraw(&self) -> Option<Waiter> {
-        let mut state = self.line.state();
-        let waiter = state.waiting.remove(&self.sequence)?;
-        if state.done == Some(self.sequence.wrapping_sub(1)) && is_in_order(self.sequence) {
-            state.done = Some(self.sequence);
-        } else {
-            let before = match &waiter.before {
-                before @ (Before::Ours(_) | Before::Theirs(_)) => before.clone(),
-                Before::Unknown | Before::Missing | Before::Unconfirmed => Before::Unknown,
-            };
-            state.relink(self.sequence, before);
+    pub(super) async fn is_gone(&self) -> bool {
+        loop {
+            if self.line.change(|order| order.withdraw(self.sequence, true)).is_some() {
+                return true;
+            }
+            match self.standing() {
+                Standing::Granted => return false,
+                Standing::Gone => return true,
+                // Being granted at this moment, or in vain.
+                Standing::Behind(_) => self.changed().await,
+            }
         }
-        drop(state);
-        self.line.advance();
-        Some(waiter)
     }
 }
 
-impl Drop for Place {
+impl<C: Candidate> Drop for Place<C> {
     fn drop(&mut self) {
-        drop(self.withdraw());
+        let withdrawn = self.line.change(|order| {
+            let withdrawn = order.withdraw(self.sequence, false);
+            if withdrawn.is_none() && self.signal.state() == WAITS {
+                // Being granted at this moment.
+                self.signal.state.store(LEFT, Ordering::Release);
+            }
+            withdrawn
+        });
+        drop(withdrawn);
     }
 }
 
-impl fmt::Debug for Line {
+impl<C> fmt::Debug for Line<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
-        f.debug_struct("Line")
-            .field("done", &state.done)
-            .field("holder", &state.holder.as_ref().map(|holder| holder.sequence))
-            .field("waiting", &state.waiting.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Line").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        task::{Context, Poll, Waker},
+    };
+
+    use uuid::Uuid;
+
+    use super::{
+        super::{group::Created, nodes},
+        *,
+    };
+
+    type Shared = Arc<Mutex<World>>;
+
+    /// What happens around the line.
+    #[derive(Default)]
+    struct World {
+        /// The session cannot be relied on.
+        is_invalid: bool,
+        /// Who was granted, in the order of the grants.
+        granted: Vec<i32>,
+        /// Whose nodes were taken away.
+        taken_away: Vec<i32>,
+        places: BTreeMap<i32, Place<Fake>>,
+        /// Leaves while it is being granted.
+        leaves: Option<i32>,
+    }
+
+    /// A contender without a server.
+    struct Fake {
+        sequence: i32,
+        node: Arc<Node>,
+        world: Shared,
+    }
+
+    impl Candidate for Fake {
+        fn node(&self) -> &Arc<Node> {
+            &self.node
+        }
+
+        fn grant(self) -> Result<(), Self> {
+            let leaving = {
+                let mut world = self.world.lock().unwrap();
+                world.leaves.take().and_then(|leaves| world.places.remove(&leaves))
+            };
+            drop(leaving);
+            let mut world = self.world.lock().unwrap();
+            if world.is_invalid {
+                drop(world);
+                return Err(self);
+            }
+            world.granted.push(self.sequence);
+            Ok(())
+        }
+    }
+
+    impl Drop for Fake {
+        fn drop(&mut self) {
+            let mut world = self.world.lock().unwrap();
+            if world.granted.last() != Some(&self.sequence) {
+                world.taken_away.push(self.sequence);
+            }
+        }
+    }
+
+    fn node(sequence: i32) -> Arc<Node> {
+        let path = format!("/a/{}{sequence:010}", nodes::prefix(Uuid::nil()));
+        Node::new(&path, Created { czxid: sequence.into(), place: 0 })
+    }
+
+    /// Lets contenders of ours enter, the first of them alone.
+    fn entered(line: &Arc<Line<Fake>>, sequences: std::ops::Range<i32>) -> Shared {
+        let world = Shared::default();
+        for sequence in sequences.clone() {
+            let fake = Fake { sequence, node: node(sequence), world: world.clone() };
+            let place = line.enter(sequence, sequence == sequences.start, fake);
+            world.lock().unwrap().places.insert(sequence, place);
+        }
+        world
+    }
+
+    fn place(world: &Shared, sequence: i32) -> Place<Fake> {
+        world.lock().unwrap().places.remove(&sequence).unwrap()
+    }
+
+    fn is_ready<T>(future: impl Future<Output = T>) -> Poll<T> {
+        std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn the_lock_goes_from_one_to_the_next() {
+        let line = Arc::default();
+        let world = entered(&line, 4..7);
+        for sequence in 4..7 {
+            assert_eq!(world.lock().unwrap().granted.last(), Some(&sequence));
+            assert!(matches!(place(&world, sequence).standing(), Standing::Granted));
+            line.leave(sequence, true);
+        }
+        assert_eq!(world.lock().unwrap().granted, [4, 5, 6]);
+    }
+
+    #[test]
+    fn who_leaves_while_it_is_granted_in_vain_is_taken_away_and_blocks_nobody() {
+        let line = Arc::default();
+        let world = entered(&line, 4..7);
+        world.lock().unwrap().is_invalid = true;
+        world.lock().unwrap().leaves = Some(5);
+        line.leave(4, true);
+        assert_eq!(world.lock().unwrap().taken_away, [5]);
+        // The turn has come to the next one, which knows that it must wait for the session.
+        let next = place(&world, 6);
+        assert!(matches!(next.standing(), Standing::Behind(Before::Unconfirmed)));
+        assert!(is_ready(next.changed()).is_ready());
+        world.lock().unwrap().is_invalid = false;
+        next.is_first();
+        assert!(matches!(next.standing(), Standing::Behind(Before::Unconfirmed)), "it has not looked again");
+        next.is_unknown();
+        next.is_first();
+        assert_eq!(world.lock().unwrap().granted, [4, 6]);
+    }
+
+    #[test]
+    fn who_is_seen_to_be_gone_while_it_is_granted_hears_what_came_of_it() {
+        let line: Arc<Line<Fake>> = Arc::default();
+        let world = entered(&line, 4..6);
+        let second = place(&world, 5);
+        // Somebody else is granting it at this moment.
+        line.state().order.leave(4, true);
+        let (_, taken) = line.state().order.next().unwrap();
+        let mut gone = std::pin::pin!(second.is_gone());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(gone.as_mut().poll(&mut context).is_pending());
+        taken.signal.ends(GRANTED);
+        assert_eq!(gone.as_mut().poll(&mut context), Poll::Ready(false));
+    }
+
+    #[test]
+    fn nothing_is_passed_on_by_whose_node_is_gone() {
+        let line = Arc::default();
+        let world = entered(&line, 4..8);
+        let second = place(&world, 5);
+        // A waiter: the one behind it looks for itself, also when the holder is done.
+        assert_eq!(is_ready(second.is_gone()), Poll::Ready(true));
+        line.leave(4, true);
+        let third = place(&world, 6);
+        assert!(matches!(third.standing(), Standing::Behind(Before::Unknown)));
+        third.is_first();
+        // A holder.
+        line.leave(6, false);
+        let fourth = place(&world, 7);
+        assert!(matches!(fourth.standing(), Standing::Behind(Before::Unknown)));
+        assert!(is_ready(fourth.changed()).is_ready());
+        fourth.is_first();
+        assert_eq!(world.lock().unwrap().granted, [4, 6, 7]);
     }
 }

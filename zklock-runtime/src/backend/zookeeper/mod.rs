@@ -28,6 +28,7 @@ mod looks;
 #[cfg(test)]
 mod model;
 mod nodes;
+mod order;
 mod outlet;
 mod parents;
 mod plain;
@@ -46,7 +47,8 @@ use zookeeper_client as zk;
 
 pub(crate) use self::address::Address;
 use self::{
-    acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session, supervisor::Current, turns::Turns,
+    acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session,
+    supervisor::Current, turns::Turns,
 };
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;

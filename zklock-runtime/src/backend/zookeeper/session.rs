@@ -80,7 +80,7 @@ pub(super) struct Node {
     /// Which one of those made in that transaction.
     pub(super) place: u16,
     /// Seen to be gone.
-    pub(super) gone: AtomicBool,
+    gone: AtomicBool,
 }
 
 impl Session {
@@ -237,6 +237,7 @@ impl Session {
         self.validity.end();
         self.nodes().live.clear();
         drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.group.end();
         // Wakes who waits for a confirmation, or for anything else.
         self.confirmed.send_modify(|_| {});
         self.ended.notify_waiters();
@@ -303,6 +304,10 @@ impl Node {
     /// The node's own name.
     pub(super) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    pub(super) fn is_seen_gone(&self) {
+        self.gone.store(true, Ordering::Release);
     }
 
     pub(super) fn is_gone(&self) -> bool {

@@ -108,6 +108,8 @@ struct State {
     starting: bool,
     /// How many risky wishes go alone from here on, since one has spoiled a request.
     caution: u32,
+    /// Nothing is written any more.
+    is_over: bool,
 }
 
 /// Two requests on their way: while the server works on one, the next one travels.
@@ -120,6 +122,16 @@ const PATIENCE: u8 = 2;
 const CAUTION: u32 = 64;
 
 impl Group {
+    /// The session is over, and its thread may be about to end: who still waits for an answer gets it here.
+    pub(super) fn end(&self) {
+        let waiting = {
+            let mut state = self.state();
+            state.is_over = true;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Wish::is_too_late);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,15 +143,21 @@ impl Default for Group {
     }
 }
 
-/// Has it written, from any thread. `then` is told of the outcome on the engine's thread, or dropped with it.
+/// Has it written, from any thread. `then` is told of the outcome on the engine's thread, or at once when the session is
+/// over; it is dropped with that thread.
 pub(super) fn write(
     session: &Arc<Session>,
     write: Write,
     is_risky: bool,
     then: impl FnOnce(Result<Written, Failure>) + Send + Sync + 'static,
 ) {
+    let wish = Wish { write, then: Box::new(then), is_risky, failures: 0 };
     let mut state = session.group.state();
-    state.waiting.push_back(Wish { write, then: Box::new(then), is_risky, failures: 0 });
+    if state.is_over {
+        drop(state);
+        return wish.is_too_late();
+    }
+    state.waiting.push_back(wish);
     if state.starting || state.senders == SENDERS {
         return;
     }
@@ -282,12 +300,20 @@ fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error
     if has_spoiled {
         state.caution = CAUTION;
     }
+    if state.is_over {
+        drop(state);
+        return again.into_iter().for_each(Wish::is_too_late);
+    }
     for wish in again.into_iter().rev() {
         state.waiting.push_front(wish);
     }
 }
 
 impl Wish {
+    fn is_too_late(self) {
+        self.fails(Step::Node, zk::Error::SessionExpired, 0);
+    }
+
     fn fails(self, step: Step, error: zk::Error, place: u16) {
         (self.then)(Err(Failure { step, error, place }));
     }
