@@ -1,0 +1,37 @@
+use std::time::{Duration, Instant};
+
+use super::Workload;
+use crate::{
+    bench::Bench,
+    contestant::Contestant,
+    protocol::{COLD_FOLDER, Shape},
+    results::Metric,
+};
+
+/// How long after the run nodes may still be on their way out.
+const SOON: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let case = bench.case(Workload::Cold, 1);
+    bench
+        .rounds(case, &Contestant::ALL, async |bench, contestant| {
+            let mut sample = bench.cycles(contestant, 1, Shape::Cold, 1).await?;
+            if contestant != Contestant::Raw {
+                sample.push((Metric::LeftBehind, left_behind(bench, contestant).await? as f64));
+            }
+            Ok(sample)
+        })
+        .await
+}
+
+async fn left_behind(bench: &mut Bench<'_>, contestant: Contestant) -> anyhow::Result<usize> {
+    let address = bench.team(contestant, 1).await?.address.clone();
+    let ended = Instant::now();
+    loop {
+        let left = bench.servers.children(&address, COLD_FOLDER).await?.len();
+        if left == 0 || ended.elapsed() > SOON {
+            return Ok(left);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

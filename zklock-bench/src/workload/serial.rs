@@ -1,0 +1,18 @@
+use super::Workload;
+use crate::{bench::Bench, contestant::Contestant, protocol::Shape, results::Metric};
+
+pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
+    let case = bench.case(Workload::Serial, 1);
+    bench
+        .rounds(case, &Contestant::ALL, async |bench, contestant| {
+            let idle = bench.cycles(contestant, 1, Shape::Idle, 1).await?;
+            let mut sample = bench.cycles(contestant, 1, Shape::Own, 1).await?;
+            sample.extend(idle.into_iter().filter_map(|(metric, value)| match metric {
+                Metric::AcquireP50 => Some((Metric::IdleP50, value)),
+                Metric::AcquireP99 => Some((Metric::IdleP99, value)),
+                _ => None,
+            }));
+            Ok(sample)
+        })
+        .await
+}
