@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
     /// A peer to leave out; may be given several times. One that is not left out must start.
     #[arg(long, value_name = "PEER", value_parser = peer)]
-    skip: Vec<Contestant>,
+    skip: Vec<String>,
 
     /// How many servers vote [default: both, one after the other, for `all`; else one].
     #[arg(long)]
@@ -53,9 +53,23 @@ pub(crate) struct Plan {
     pub(crate) workloads: Vec<Workload>,
     pub(crate) rounds: usize,
     pub(crate) time: Duration,
-    pub(crate) skip: Vec<Contestant>,
+    pub(crate) skip: Vec<String>,
     pub(crate) setups: Vec<Setup>,
     pub(crate) out: Option<PathBuf>,
+    /// Whether all is measured, so that what stands beside the targets must be short.
+    all: bool,
+}
+
+impl Plan {
+    /// Whether a setup is measured for less long, with fewer contestants.
+    pub(crate) fn is_brief_on(&self, setup: Setup) -> bool {
+        self.all && setup != Setup::MAIN
+    }
+
+    pub(crate) fn workloads_on(&self, setup: Setup) -> impl Iterator<Item = Workload> {
+        let brief = self.is_brief_on(setup);
+        self.workloads.iter().copied().filter(move |workload| !brief || workload.is_on_all_setups())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +139,7 @@ impl Args {
             time: self.seconds,
             skip: self.skip,
             setups: setups.collect(),
+            all,
             out: self.out.or(all.then(|| "docs/benchmarks.md".into())),
         }
     }
@@ -139,12 +154,13 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn peer(word: &str) -> Result<Contestant, String> {
-    let mut peers = Contestant::ALL.into_iter().filter(|contestant| contestant.is_peer());
-    peers.clone().find(|peer| peer.word() == word).ok_or_else(|| {
-        let known: Vec<_> = peers.by_ref().map(Contestant::word).collect();
-        format!("the peers are {}", known.join(", "))
-    })
+fn peer(word: &str) -> Result<String, String> {
+    let mut known: Vec<_> = Contestant::ALL.into_iter().filter_map(Contestant::peer).collect();
+    known.dedup();
+    known
+        .contains(&word)
+        .then(|| word.to_owned())
+        .ok_or_else(|| format!("the peers are {}", known.join(", ")))
 }
 
 #[cfg(test)]
@@ -164,7 +180,7 @@ mod tests {
         assert_eq!(one.workloads, [Workload::Paths]);
         assert_eq!(one.setups, [Setup { size: Size::One, fsync: true }]);
         assert_eq!((one.rounds, one.time), (1, Duration::from_millis(500)));
-        assert_eq!((one.skip, one.out), (vec![Contestant::ClientLock], None));
+        assert_eq!((one.skip, one.out), (vec!["client-lock".to_owned()], None));
     }
 
     #[test]

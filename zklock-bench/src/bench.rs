@@ -1,21 +1,21 @@
 use std::{
     collections::BTreeMap,
-    env,
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
-use tokio::process::Command;
+use anyhow::{Context as _, ensure};
 
 use crate::{
     args::Plan,
     contestant::Contestant,
-    peer,
+    launch::Launch,
     protocol::{Cycles, Order, Shape},
     report,
-    results::{Case, Metric, Results, Sample},
+    results::{Case, Metric, Results, Sample, Topic},
     running::Process,
-    servers::{Servers, Setup},
+    servers::{Servers, Setup, SideServer},
+    team::Team,
+    together,
 };
 
 pub(crate) fn main(plan: &Plan) -> anyhow::Result<()> {
@@ -30,61 +30,95 @@ async fn run(plan: &Plan) -> anyhow::Result<()> {
             plan,
             setup,
             servers: Servers::start(setup).await?,
+            sides: BTreeMap::new(),
+            launch: Launch::default(),
             teams: BTreeMap::new(),
             results: &mut results,
         };
-        for workload in &plan.workloads {
+        for workload in plan.workloads_on(setup) {
             workload.run(&mut bench).await.with_context(|| format!("{workload}, {setup}"))?;
         }
     }
-    print!("{}", report::tables(&results));
-    eprintln!("{} s in all", begun.elapsed().as_secs());
+    let took = begun.elapsed();
+    match &plan.out {
+        Some(out) => report::write(out, &results, plan, took)?,
+        None => print!("{}\n{}", report::text(&results), report::summary(&results)),
+    }
+    eprintln!("{} s in all", took.as_secs());
     Ok(())
 }
 
 /// One setup, with all that runs in it.
 pub(crate) struct Bench<'a> {
-    pub(crate) plan: &'a Plan,
+    plan: &'a Plan,
     pub(crate) setup: Setup,
-    pub(crate) servers: Servers,
-    /// Started when they are first needed, and kept: a Java machine gets quick only with time.
+    /// Started when they are first needed, and kept: a Java machine gets quick only with time. Before the servers, since
+    /// they end first.
     teams: BTreeMap<(Contestant, usize), Team>,
+    pub(crate) servers: Servers,
+    sides: BTreeMap<Contestant, SideServer>,
+    launch: Launch,
     results: &'a mut Results,
 }
 
-/// Processes of one contestant.
-pub(crate) struct Team {
-    /// Of the servers, with the chroot.
-    pub(crate) address: String,
-    pub(crate) processes: Vec<Process>,
-}
-
-/// How long a contestant may get used to its work.
-const WARM_UP: Duration = Duration::from_millis(1_500);
-
 impl Bench<'_> {
-    /// Has each of the contestants that are not skipped run once in each round; who begins changes from round to round.
+    pub(crate) fn case(&self, topic: Topic, size: usize) -> Case {
+        Case { topic, setup: self.setup, size }
+    }
+
+    /// How long a run takes.
+    pub(crate) fn time(&self) -> Duration {
+        if self.is_brief() { self.plan.time / 2 } else { self.plan.time }
+    }
+
+    /// Whether this setup stands beside that of the targets in a long run.
+    pub(crate) fn is_brief(&self) -> bool {
+        self.plan.is_brief_on(self.setup)
+    }
+
+    pub(crate) fn round_count(&self) -> usize {
+        if self.is_brief() { self.plan.rounds.min(3) } else { self.plan.rounds }
+    }
+
+    /// Has each of the contestants that take part run once in each round; who begins changes from round to round.
     pub(crate) async fn rounds(
         &mut self,
+        case: Case,
+        contestants: &[Contestant],
+        run: impl AsyncFnMut(&mut Self, Contestant) -> anyhow::Result<Sample>,
+    ) -> anyhow::Result<()> {
+        self.some_rounds(self.round_count(), case, contestants, run).await
+    }
+
+    /// The same for at most so many rounds.
+    pub(crate) async fn some_rounds(
+        &mut self,
+        rounds: usize,
         case: Case,
         contestants: &[Contestant],
         mut run: impl AsyncFnMut(&mut Self, Contestant) -> anyhow::Result<Sample>,
     ) -> anyhow::Result<()> {
         let mut contestants: Vec<_> =
-            contestants.iter().copied().filter(|contestant| !self.plan.skip.contains(contestant)).collect();
-        for round in 1..=self.plan.rounds {
+            contestants.iter().copied().filter(|contestant| self.takes_part(*contestant)).collect();
+        for round in 1..=rounds.min(self.round_count()) {
             for &contestant in &contestants {
                 let sample = run(self, contestant).await.with_context(|| contestant.to_string())?;
                 progress(case, round, contestant, &sample);
                 self.results.add(case, contestant, &sample);
             }
-            contestants.rotate_left(1);
+            if !contestants.is_empty() {
+                contestants.rotate_left(1);
+            }
         }
         Ok(())
     }
 
-    pub(crate) fn case(&self, workload: crate::workload::Workload, size: usize) -> Case {
-        Case { workload, setup: self.setup, size }
+    fn takes_part(&self, contestant: Contestant) -> bool {
+        let skipped = contestant.peer().is_some_and(|peer| self.plan.skip.iter().any(|skip| skip == peer));
+        // Those are single servers, and force what they write to the disk.
+        let elsewhere = !contestant.is_on_zookeeper() && self.setup != Setup::MAIN;
+        let in_brief = contestant.peer().is_none_or(|peer| peer == "curator");
+        !skipped && !elsewhere && (in_brief || !self.is_brief()) && SideServer::is_installed(contestant)
     }
 
     /// So many processes of a contestant.
@@ -101,17 +135,28 @@ impl Bench<'_> {
     }
 
     /// Processes that nobody has used before.
-    pub(crate) async fn start(&self, contestant: Contestant, processes: usize) -> anyhow::Result<Team> {
-        let mut team = Team { address: self.servers.chroot(contestant).await?, processes: Vec::new() };
+    pub(crate) async fn start(&mut self, contestant: Contestant, processes: usize) -> anyhow::Result<Team> {
+        let address = self.address(contestant).await?;
+        let mut commands = Vec::new();
         for number in 1..=processes {
-            let command = command(contestant, &team.address)?;
-            team.processes.push(Process::start(format!("{contestant} (process {number})"), command).await?);
+            let command = self.launch.command(contestant, &address).await?;
+            commands.push((format!("{contestant}, process {number} of {processes}"), command));
         }
-        for process in &mut team.processes {
-            let millis = u64::try_from(WARM_UP.as_millis())? / processes as u64;
-            let Cycles { .. } = process.ask(Order::Cycles { shape: Shape::Shared, tasks: 8, millis }).await?;
-        }
+        let starting = commands.into_iter().map(|(name, command)| Process::start(name, command));
+        let processes = together::all(starting).await.into_iter().collect::<anyhow::Result<_>>()?;
+        let mut team = Team { address, processes };
+        team.warm_up(contestant).await?;
         Ok(team)
+    }
+
+    async fn address(&mut self, contestant: Contestant) -> anyhow::Result<String> {
+        if contestant.is_on_zookeeper() {
+            return self.servers.chroot(contestant).await;
+        }
+        if !self.sides.contains_key(&contestant) {
+            self.sides.insert(contestant, SideServer::start(contestant).await?);
+        }
+        Ok(self.sides.get(&contestant).context("it was just started")?.address().to_owned())
     }
 
     /// Has a team's processes take and give back locks, all at the same time.
@@ -122,80 +167,37 @@ impl Bench<'_> {
         shape: Shape,
         tasks: usize,
     ) -> anyhow::Result<Sample> {
-        let millis = u64::try_from(self.plan.time.as_millis())?;
+        let millis = u64::try_from(self.time().as_millis())?;
         self.team(contestant, processes).await?;
         let before = self.servers.requests().await?;
         let all: Vec<Cycles> =
             self.team(contestant, processes).await?.ask(Order::Cycles { shape, tasks, millis }).await?;
         let requests = self.servers.requests().await? - before;
-        anyhow::ensure!(
+        ensure!(
             all.iter().all(|one| one.in_order != Some(false)),
-            "{contestant} served a later contender before an earlier one"
+            "served a later contender before an earlier one"
         );
         let cycles: u64 = all.iter().map(|one| one.cycles).sum();
         let nanos = all.iter().map(|one| one.nanos).max().unwrap_or(0);
         // Of several processes, the slowest.
         let micros = |of: fn(&Cycles) -> u64| all.iter().map(of).max().unwrap_or(0) as f64 / 1e3;
-        Ok(vec![
+        let mut sample = vec![
             (Metric::CyclesPerSecond, cycles as f64 / (nanos as f64 / 1e9)),
             (Metric::AcquireP50, micros(|one| one.acquire_p50)),
             (Metric::AcquireP99, micros(|one| one.acquire_p99)),
-            (Metric::RequestsPerCycle, requests as f64 / cycles as f64),
-        ])
-    }
-}
-
-impl Team {
-    /// Asks all at the same time.
-    pub(crate) async fn ask<A: serde::de::DeserializeOwned>(
-        &mut self,
-        order: Order,
-    ) -> anyhow::Result<Vec<A>> {
-        let mut asking = Vec::new();
-        for process in &mut self.processes {
-            asking.push(process.ask(order));
+        ];
+        if contestant.is_on_zookeeper() {
+            sample.push((Metric::RequestsPerCycle, requests as f64 / cycles as f64));
         }
-        // Each writes its line at its first poll, so all must be polled together.
-        join_all(asking).await.into_iter().collect()
+        Ok(sample)
     }
-}
-
-/// Waits for all of them, side by side.
-async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut futures: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|context| {
-        let mut ready = true;
-        for (future, output) in &mut futures {
-            if output.is_none() {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(value) => *output = Some(value),
-                    std::task::Poll::Pending => ready = false,
-                }
-            }
-        }
-        if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
-    futures.into_iter().filter_map(|(_, output)| output).collect()
-}
-
-fn command(contestant: Contestant, address: &str) -> anyhow::Result<Command> {
-    let mut command = Command::new(env::current_exe()?);
-    command.args([peer::WORD, contestant.word(), address]);
-    Ok(command)
 }
 
 /// So that whoever waits sees something.
 fn progress(case: Case, round: usize, contestant: Contestant, sample: &Sample) {
     let values: Vec<_> = sample
         .iter()
-        .map(|(metric, value)| format!("{} {}", report::number(*value), metric.name()))
+        .map(|(metric, value)| format!("{} {}", metric.name(), report::number(*value)))
         .collect();
-    eprintln!(
-        "{} {} | {}, round {round} | {contestant}: {}",
-        case.workload,
-        case.size,
-        case.setup,
-        values.join(", ")
-    );
+    eprintln!("{case} | round {round} | {contestant}: {}", values.join("; "));
 }

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod clock;
 mod contestant;
+mod launch;
 mod peer;
 mod protocol;
 mod report;
@@ -11,6 +12,8 @@ mod results;
 mod running;
 mod servers;
 mod stats;
+mod team;
+mod together;
 mod workload;
 
 use std::process::ExitCode;

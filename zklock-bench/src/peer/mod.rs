@@ -2,15 +2,19 @@
 
 mod client_lock;
 mod cycles;
+mod etcd;
 mod holds;
 mod kept;
 mod locker;
+mod pool;
+mod postgres;
 mod queue;
 mod raw;
+mod redis;
 mod zklock;
 mod zookeeper;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, stdin, stdout};
 
@@ -34,6 +38,10 @@ pub(crate) fn main(contestant: &str, address: &str) -> anyhow::Result<()> {
             Contestant::Zklock => serve(zklock::Zklock::connect(address, true).await?).await,
             Contestant::ZklockUnfair => serve(zklock::Zklock::connect(address, false).await?).await,
             Contestant::ClientLock => serve(client_lock::ClientLock::connect(address).await?).await,
+            Contestant::Redis => serve(redis::Redis::new(address)).await,
+            Contestant::Etcd => serve(etcd::Etcd::new(address)).await,
+            Contestant::PostgresAdvisory => serve(postgres::PostgresAdvisory::connect(address).await?).await,
+            other => bail!("{other} is no process of this program"),
         }
     })
 }

@@ -1,8 +1,11 @@
+mod side;
+
 use std::fmt;
 
 use anyhow::Context as _;
 use zklock_testkit::{Ensemble, ZooKeeper, ZooKeeperBuilder};
 
+pub(crate) use self::side::SideServer;
 use crate::contestant::Contestant;
 
 /// What all contestants of a run are connected to.
@@ -56,7 +59,7 @@ impl Servers {
 
     /// A node of its own for a contestant, with the way to it: `host:port,host:port/chroot`.
     pub(crate) async fn chroot(&self, contestant: Contestant) -> anyhow::Result<String> {
-        let chroot = self.first().chroot(contestant.word()).await?;
+        let chroot = self.first().chroot(&contestant.word()).await?;
         let addresses: Vec<_> = self.members().map(ZooKeeper::connect_string).collect();
         Ok(chroot.via(addresses.join(",")).to_string())
     }
