@@ -128,7 +128,7 @@ public final class CuratorPeer {
         long nanos = System.nanoTime() - start;
         long[] latencies = parts.stream().flatMapToLong(Arrays::stream).sorted().toArray();
         return String.format(
-                "{\"cycles\":%d,\"nanos\":%d,\"acquire_p50\":%d,\"acquire_p99\":%d}",
+                "{\"count\":%d,\"nanos\":%d,\"acquire_p50\":%d,\"acquire_p99\":%d}",
                 cycles, nanos, percentile(latencies, 50), percentile(latencies, 99));
     }
 

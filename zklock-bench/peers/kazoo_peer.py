@@ -65,7 +65,7 @@ class Peer:
 
         latencies = sorted(sum(side_by_side(run, tasks), []))
         return {
-            "cycles": len(latencies),
+            "count": len(latencies),
             "nanos": time.monotonic_ns() - start,
             "acquire_p50": percentile(latencies, 50),
             "acquire_p99": percentile(latencies, 99),

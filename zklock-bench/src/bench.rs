@@ -1,5 +1,5 @@
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     time::{Duration, Instant},
 };
 
@@ -153,10 +153,11 @@ impl Bench<'_> {
         if contestant.is_on_zookeeper() {
             return self.servers.chroot(contestant).await;
         }
-        if !self.sides.contains_key(&contestant) {
-            self.sides.insert(contestant, SideServer::start(contestant).await?);
-        }
-        Ok(self.sides.get(&contestant).context("it was just started")?.address().to_owned())
+        let side = match self.sides.entry(contestant) {
+            Entry::Occupied(side) => side.into_mut(),
+            Entry::Vacant(place) => place.insert(SideServer::start(contestant).await?),
+        };
+        Ok(side.address().to_owned())
     }
 
     /// Has a team's processes take and give back locks, all at the same time.
@@ -177,7 +178,7 @@ impl Bench<'_> {
             all.iter().all(|one| one.in_order != Some(false)),
             "served a later contender before an earlier one"
         );
-        let cycles: u64 = all.iter().map(|one| one.cycles).sum();
+        let cycles: u64 = all.iter().map(|one| one.count).sum();
         let nanos = all.iter().map(|one| one.nanos).max().unwrap_or(0);
         // Of several processes, the slowest.
         let micros = |of: fn(&Cycles) -> u64| all.iter().map(of).max().unwrap_or(0) as f64 / 1e3;

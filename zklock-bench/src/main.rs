@@ -1,5 +1,8 @@
 //! Measures zklock beside raw nodes, Curator, kazoo and other locks, all in one run; `--help` says how.
 
+// What is counted here has no digits to lose.
+#![allow(clippy::cast_precision_loss)]
+
 mod args;
 mod bench;
 mod clock;

@@ -41,7 +41,7 @@ pub(crate) enum Shape {
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Cycles {
-    pub(crate) cycles: u64,
+    pub(crate) count: u64,
     /// Until the last lock was given back.
     pub(crate) nanos: u64,
     /// Nanoseconds from the call to the grant.

@@ -11,7 +11,7 @@ use tokio::{
 use crate::protocol::{Done, Failed, Order};
 
 /// Nothing that is asked takes longer, however slow a contestant is.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// A contestant's process, which lives until this is dropped.
 pub(crate) struct Process {

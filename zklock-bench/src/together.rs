@@ -1,9 +1,8 @@
-use std::{future::poll_fn, pin::Pin, task::Poll};
+use std::{future::poll_fn, task::Poll};
 
 /// Waits for all of them, side by side.
 pub(crate) async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut waiting: Vec<(Pin<Box<F>>, Option<F::Output>)> =
-        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let mut waiting: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {
         let mut ready = true;
         for (future, output) in waiting.iter_mut().filter(|(_, output)| output.is_none()) {

@@ -58,7 +58,7 @@ pub(super) async fn run<L: Locker>(
     }
     locker.settled().await?;
     Ok(Cycles {
-        cycles: latencies.len() as u64,
+        count: latencies.len() as u64,
         nanos: u64::try_from(start.elapsed().as_nanos())?,
         acquire_p50: percentile(&mut latencies, 50),
         acquire_p99: percentile(&mut latencies, 99),

@@ -1,4 +1,5 @@
 use std::{
+    fmt::Write as _,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -46,13 +47,12 @@ impl Locker for Redis {
     type Held = Held;
 
     async fn acquire(&self, path: &str) -> anyhow::Result<Held> {
-        let mut connection = match self.0.pool.take() {
-            Some(connection) => connection,
-            None => {
-                let stream = TcpStream::connect(&self.0.address).await?;
-                stream.set_nodelay(true)?;
-                BufStream::new(stream)
-            }
+        let mut connection = if let Some(connection) = self.0.pool.take() {
+            connection
+        } else {
+            let stream = TcpStream::connect(&self.0.address).await?;
+            stream.set_nodelay(true)?;
+            BufStream::new(stream)
         };
         let token = self.0.tokens.fetch_add(1, Ordering::Relaxed).to_string();
         while ask(&mut connection, &["SET", path, &token, "NX", "PX", LEASE_MILLIS]).await?.is_none() {
@@ -73,7 +73,8 @@ impl Locker for Redis {
 async fn ask(connection: &mut BufStream<TcpStream>, words: &[&str]) -> anyhow::Result<Option<String>> {
     let mut request = format!("*{}\r\n", words.len());
     for word in words {
-        request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        // Writing to a String does not fail.
+        let _ = write!(request, "${}\r\n{word}\r\n", word.len());
     }
     connection.write_all(request.as_bytes()).await?;
     connection.flush().await?;

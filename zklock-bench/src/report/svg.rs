@@ -1,4 +1,4 @@
-use std::fmt::Write as _;
+use std::{cmp::Ordering, fmt::Write as _};
 
 /// A chart of lines, written by hand: it must be readable on light and dark ground alike, so it has no ground of its
 /// own, and follows what the reader prefers where it is told.
@@ -49,7 +49,7 @@ impl Chart {
     pub(crate) fn to_svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| series.points.iter().copied()).filter(is_shown);
         let x = Scale::over(points().map(|(x, _)| x), LEFT, WIDTH - RIGHT);
-        let y = Scale::over(points().map(|(_, y)| y), HEIGHT - BOTTOM, TOP).to_whole_powers();
+        let y = Scale::over(points().map(|(_, y)| y), HEIGHT - BOTTOM, TOP).into_whole_powers();
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">\n\
              <title>{title}</title>\n<style>{STYLE}</style>\n\
@@ -153,17 +153,15 @@ impl Scale {
             .map(f64::log10)
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
         // Nothing, or only one value.
-        let (low, high) = if low < high {
-            (low, high)
-        } else if low == high {
-            (low - 0.5, high + 0.5)
-        } else {
-            (0.0, 1.0)
+        let (low, high) = match low.total_cmp(&high) {
+            Ordering::Less => (low, high),
+            Ordering::Equal => (low - 0.5, high + 0.5),
+            Ordering::Greater => (0.0, 1.0),
         };
         Self { low, high, from, to }
     }
 
-    fn to_whole_powers(self) -> Self {
+    fn into_whole_powers(self) -> Self {
         Self { low: (self.low + 1e-9).floor(), high: (self.high - 1e-9).ceil(), ..self }
     }
 
@@ -172,8 +170,9 @@ impl Scale {
     }
 
     fn powers(&self) -> Vec<f64> {
-        let range = (self.low - 1e-9).ceil() as i32..=(self.high + 1e-9).floor() as i32;
-        range.map(|power| 10_f64.powi(power)).collect()
+        let first = (self.low - 1e-9).ceil();
+        let powers = (0..20).map(|step| first + f64::from(step));
+        powers.take_while(|power| *power <= self.high + 1e-9).map(|power| 10_f64.powf(power)).collect()
     }
 }
 
@@ -211,7 +210,7 @@ mod tests {
         let scale = Scale::over([10.0, 1_000.0].into_iter(), 0.0, 200.0);
         assert!((scale.place(100.0) - 100.0).abs() < 1e-6);
         assert_eq!(scale.powers(), [10.0, 100.0, 1_000.0]);
-        let wider = Scale::over([20.0, 900.0].into_iter(), 0.0, 200.0).to_whole_powers();
+        let wider = Scale::over([20.0, 900.0].into_iter(), 0.0, 200.0).into_whole_powers();
         assert_eq!(wider.powers(), [10.0, 100.0, 1_000.0]);
     }
 

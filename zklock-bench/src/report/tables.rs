@@ -7,7 +7,8 @@ use crate::{
 
 /// Everything, a table for each case, for a terminal.
 pub(crate) fn text(results: &Results) -> String {
-    results.cases().map(|case| format!("\n{case}\n\n{}", table(results, case))).collect()
+    let tables = results.cases().map(|case| format!("{case}\n\n{}", table(results, case)));
+    tables.collect::<Vec<_>>().join("\n")
 }
 
 /// A case: a row for each contestant, with ratios to raw nodes where there are such.

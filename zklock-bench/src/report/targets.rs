@@ -1,6 +1,11 @@
 use super::number;
 use crate::{
-    contestant::{CURATOR, Contestant, Contestant::*},
+    contestant::{
+        CURATOR,
+        Contestant::{
+            self, Annotated, LockAlone, Plain, PlainTransaction, Raw, Transactional, Zklock, ZklockUnfair,
+        },
+    },
     results::{Case, Metric, Results, Topic},
     servers::Setup,
     workload::{DRAINED, HANDOVER_WAITERS, KEPT, ONE_PATH_TASKS, PATHS_TASKS, PROCESSES_TASKS},
@@ -25,26 +30,29 @@ pub(crate) struct Bound {
 enum Limit {
     AtLeast(f64),
     AtMost(f64),
-    Below(f64),
+    Under(f64),
 }
 
 /// All of them, in order.
 pub(crate) fn targets(results: &Results) -> Vec<Target> {
-    let main = |topic, size| Case { topic, setup: Setup::MAIN, size };
+    throughputs(results).into_iter().chain(costs(results)).collect()
+}
+
+/// With the same number of tasks as the other has.
+fn throughputs(results: &Results) -> Vec<Target> {
     let of_raw = |case, who, factor| Bound {
         of: "of raw",
         limit: Limit::AtLeast(factor),
         measured: results.ratio(case, who, Raw, Metric::CyclesPerSecond),
     };
-    let of_curator = |case, who, of, factor| Bound {
-        of,
+    let of_curator = |case, factor| Bound {
+        of: "of Curator",
         limit: Limit::AtLeast(factor),
-        measured: of_better(results, case, who, Metric::CyclesPerSecond, f64::max),
+        measured: of_better(results, case, Zklock, Metric::CyclesPerSecond, f64::max),
     };
-    let serial = main(Topic::Serial, 1);
-    let paths = main(Topic::Paths, PATHS_TASKS);
-    let one_path = main(Topic::OnePath, ONE_PATH_TASKS);
-    let better = "of the better use of Curator";
+    let of_better_use = |case, factor| Bound { of: "of the better Curator use", ..of_curator(case, factor) };
+    let (serial, cold) = (main(Topic::Serial, 1), main(Topic::Cold, 1));
+    let (paths, one_path) = (main(Topic::Paths, PATHS_TASKS), main(Topic::OnePath, ONE_PATH_TASKS));
     vec![
         Target {
             what: "idle acquire, hot path, p50",
@@ -56,84 +64,75 @@ pub(crate) fn targets(results: &Results) -> Vec<Target> {
         },
         Target {
             what: "serial, hot path, one task",
-            bounds: vec![of_raw(serial, Zklock, 1.3), of_curator(serial, Zklock, "of Curator", 1.8)],
+            bounds: vec![of_raw(serial, Zklock, 1.3), of_curator(serial, 1.8)],
         },
-        {
-            let cold = main(Topic::Cold, 1);
-            Target {
-                what: "serial, cold keys, nothing left behind",
-                bounds: vec![
-                    of_raw(cold, Zklock, 1.2),
-                    Bound {
-                        of: "nodes left behind",
-                        limit: Limit::AtMost(0.0),
-                        measured: results.most(cold, Zklock, Metric::LeftBehind),
-                    },
-                ],
-            }
+        Target {
+            what: "serial, cold keys, nothing left behind",
+            bounds: vec![
+                of_raw(cold, Zklock, 1.2),
+                Bound {
+                    of: "nodes left behind",
+                    limit: Limit::AtMost(0.0),
+                    measured: results.most(cold, Zklock, Metric::LeftBehind),
+                },
+            ],
         },
         Target {
             what: "64 paths x 64 tasks, one session",
-            bounds: vec![of_raw(paths, Zklock, 3.0), of_curator(paths, Zklock, "of Curator", 5.0)],
+            bounds: vec![of_raw(paths, Zklock, 3.0), of_curator(paths, 5.0)],
         },
         // A run in which the order is broken ends the bench.
         Target {
             what: "one path x 64 tasks, fair, FIFO checked",
-            bounds: vec![of_raw(one_path, Zklock, 3.0), of_curator(one_path, Zklock, better, 25.0)],
+            bounds: vec![of_raw(one_path, Zklock, 3.0), of_better_use(one_path, 25.0)],
         },
         Target { what: "one path x 64 tasks, unfair", bounds: vec![of_raw(one_path, ZklockUnfair, 8.0)] },
         Target {
             what: "4 processes x 8 tasks, one path, fair",
-            bounds: vec![of_curator(main(Topic::Processes, PROCESSES_TASKS), Zklock, better, 2.5)],
+            bounds: vec![of_better_use(main(Topic::Processes, PROCESSES_TASKS), 2.5)],
         },
+    ]
+}
+
+fn costs(results: &Results) -> Vec<Target> {
+    let at_most = |value, of, measured| vec![Bound { of, limit: Limit::AtMost(value), measured }];
+    let zklock = |case, metric| results.median(case, Zklock, metric);
+    let [few, many] = HANDOVER_WAITERS.map(|waiters| main(Topic::Handover, waiters));
+    let of_curators = |case, metric| of_better(results, case, Zklock, metric, f64::min);
+    vec![
         Target {
             what: "hand-over between processes, p50 and p99",
-            bounds: HANDOVER_WAITERS
-                .into_iter()
-                .zip([
-                    ["of Curator's p50, 2 waiters", "of its p99"],
-                    ["of its p50, 100 waiters", "of its p99"],
-                ])
-                .flat_map(|(waiters, names)| {
-                    let case = main(Topic::Handover, waiters);
-                    let metrics = [(Metric::HandoverP50, 0.55), (Metric::HandoverP99, 0.25)];
-                    metrics.into_iter().zip(names).map(move |((metric, factor), of)| Bound {
-                        of,
-                        limit: Limit::AtMost(factor),
-                        measured: of_better(results, case, Zklock, metric, f64::min),
-                    })
-                })
-                .collect(),
+            bounds: [
+                at_most(0.55, "of Curator's p50 (2 waiters)", of_curators(few, Metric::HandoverP50)),
+                at_most(0.25, "of its p99", of_curators(few, Metric::HandoverP99)),
+                at_most(0.55, "of its p50 (100 waiters)", of_curators(many, Metric::HandoverP50)),
+                at_most(0.25, "of its p99", of_curators(many, Metric::HandoverP99)),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
         },
         Target {
             what: "requests at the server per cycle, 64 paths x 64 tasks",
-            bounds: vec![Bound {
-                of: "",
-                limit: Limit::AtMost(0.08),
-                measured: results.median(paths, Zklock, Metric::RequestsPerCycle),
-            }],
+            bounds: at_most(0.08, "", zklock(main(Topic::Paths, PATHS_TASKS), Metric::RequestsPerCycle)),
         },
         Target {
             what: "500 waiters of 4 processes drained",
-            bounds: vec![Bound {
-                of: "requests a waiter",
-                limit: Limit::AtMost(3.0),
-                measured: results.median(main(Topic::Drain, DRAINED), Zklock, Metric::RequestsPerWaiter),
-            }],
+            bounds: at_most(
+                3.0,
+                "requests a waiter",
+                zklock(main(Topic::Drain, DRAINED), Metric::RequestsPerWaiter),
+            ),
         },
         Target {
             what: "RSS at 10,000 held locks over none",
-            bounds: vec![Bound {
-                of: "MB",
-                limit: Limit::AtMost(10.0),
-                measured: results.median(main(Topic::Memory, KEPT), Zklock, Metric::MemoryGrowth),
-            }],
+            bounds: at_most(10.0, "MB", zklock(main(Topic::Memory, KEPT), Metric::MemoryGrowth)),
         },
         Target {
-            what: "annotated function on the memory backend, uncontended, above the plain function",
+            what: "annotated function on the memory backend, uncontended",
             bounds: vec![Bound {
-                of: "µs",
-                limit: Limit::Below(1.0),
+                of: "µs above the plain function",
+                limit: Limit::Under(1.0),
                 measured: {
                     let of = |who: Contestant| (main(Topic::Macro, 1), who, Metric::CallTime);
                     results.within_rounds(&[of(Annotated), of(Plain)], |ns| (ns[0] - ns[1]) / 1e3)
@@ -141,20 +140,18 @@ pub(crate) fn targets(results: &Results) -> Vec<Target> {
             }],
         },
         Target {
-            what: "transactional on PostgreSQL, fenced, all guards, less the lock",
-            bounds: vec![Bound {
-                of: "of plain begin, body, commit",
-                limit: Limit::AtMost(1.5),
-                measured: {
-                    let of = |who: Contestant| (main(Topic::Transaction, 1), who, Metric::CallP50);
-                    results
-                        .within_rounds(&[of(Transactional), of(LockAlone), of(PlainTransaction)], |micros| {
-                            (micros[0] - micros[1]) / micros[2]
-                        })
-                },
-            }],
+            what: "transactional on PostgreSQL, fenced, all guards",
+            bounds: at_most(1.5, "of plain begin, body, commit, plus the lock", {
+                let of = |who: Contestant| (main(Topic::Transaction, 1), who, Metric::CallP50);
+                let calls = [of(Transactional), of(LockAlone), of(PlainTransaction)];
+                results.within_rounds(&calls, |micros| (micros[0] - micros[1]) / micros[2])
+            }),
         },
     ]
+}
+
+fn main(topic: Topic, size: usize) -> Case {
+    Case { topic, setup: Setup::MAIN, size }
 }
 
 impl Target {
@@ -163,9 +160,9 @@ impl Target {
             let (word, value) = match bound.limit {
                 Limit::AtLeast(value) => ("at least", value),
                 Limit::AtMost(value) => ("at most", value),
-                Limit::Below(value) => ("below", value),
+                Limit::Under(value) => ("under", value),
             };
-            format!("{word} {} {}", number(value), bound.of)
+            format!("{word} {value} {}", bound.of)
         }))
     }
 
@@ -189,7 +186,7 @@ impl Bound {
         self.measured.is_some_and(|measured| match self.limit {
             Limit::AtLeast(value) => measured >= value,
             Limit::AtMost(value) => measured <= value,
-            Limit::Below(value) => measured < value,
+            Limit::Under(value) => measured < value,
         })
     }
 }
@@ -219,6 +216,7 @@ fn of_better(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contestant::Contestant::{CuratorEach, CuratorShared};
 
     #[test]
     fn what_was_not_measured_is_not_met() {
@@ -237,6 +235,6 @@ mod tests {
         let targets = targets(&results);
         let target = targets.iter().find(|target| target.what.contains("FIFO")).unwrap();
         assert_eq!((target.measured().as_str(), target.verdict()), ("10.0; 25.0", "met"));
-        assert_eq!(target.limits(), "at least 3.00 of raw; at least 25.0 of the better use of Curator");
+        assert_eq!(target.limits(), "at least 3 of raw; at least 25 of the better Curator use");
     }
 }

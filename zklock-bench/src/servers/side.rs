@@ -21,7 +21,7 @@ pub(crate) struct SideServer {
 enum Running {
     // In this order: what runs in the folder ends before the folder goes.
     Child { _process: Ending, _folder: TempDir },
-    Postgres { _server: Postgres },
+    Postgres { _server: Box<Postgres> },
 }
 
 struct Ending(Child);
@@ -39,7 +39,10 @@ impl SideServer {
         match contestant {
             Contestant::PostgresAdvisory => {
                 let postgres = Postgres::builder().fsync(true).start().await?;
-                Ok(Self { address: postgres.url(), _running: Running::Postgres { _server: postgres } })
+                Ok(Self {
+                    address: postgres.url(),
+                    _running: Running::Postgres { _server: Box::new(postgres) },
+                })
             }
             Contestant::Redis => {
                 let port = free_port()?.to_string();

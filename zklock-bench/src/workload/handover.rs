@@ -17,7 +17,7 @@ pub(crate) const WAITERS: [usize; 2] = [2, 100];
 
 const MOST_PROCESSES: usize = 4;
 /// How long each holds, so that the one before it is back in the queue in time.
-const HOLD: Duration = Duration::from_millis(1);
+const HOLD_MICROS: u64 = 1_000;
 /// One task comes so long after the other, so that those of the processes take turns in the queue.
 const STEP: Duration = Duration::from_millis(4);
 
@@ -44,7 +44,7 @@ async fn hand_over(bench: &mut Bench<'_>, contestant: Contestant, waiters: usize
     let all: Vec<Holds> = team
         .ask_each(|process| Order::Holds {
             tasks: (tasks - process).div_ceil(processes),
-            hold_micros: HOLD.as_micros() as u64,
+            hold_micros: HOLD_MICROS,
             start: start + process as u64 * step,
             stride: processes as u64 * step,
             end,
