@@ -27,7 +27,7 @@ pub(crate) struct Args {
     rounds: u32,
 
     /// How long each run takes.
-    #[arg(long, default_value = "2", value_parser = seconds)]
+    #[arg(long, default_value = "1.5", value_parser = seconds)]
     seconds: Duration,
 
     /// A peer to leave out; may be given several times. One that is not left out must start.

@@ -145,7 +145,7 @@ impl Bench<'_> {
         let starting = commands.into_iter().map(|(name, command)| Process::start(name, command));
         let processes = together::all(starting).await.into_iter().collect::<anyhow::Result<_>>()?;
         let mut team = Team { address, processes };
-        team.warm_up(contestant).await?;
+        team.warm_up(contestant, self.is_brief()).await?;
         Ok(team)
     }
 
@@ -168,7 +168,19 @@ impl Bench<'_> {
         shape: Shape,
         tasks: usize,
     ) -> anyhow::Result<Sample> {
-        let millis = u64::try_from(self.time().as_millis())?;
+        self.cycles_for(self.time(), contestant, processes, shape, tasks).await
+    }
+
+    /// The same for so long.
+    pub(crate) async fn cycles_for(
+        &mut self,
+        time: Duration,
+        contestant: Contestant,
+        processes: usize,
+        shape: Shape,
+        tasks: usize,
+    ) -> anyhow::Result<Sample> {
+        let millis = u64::try_from(time.as_millis())?.max(1);
         self.team(contestant, processes).await?;
         let before = self.servers.requests().await?;
         let all: Vec<Cycles> =

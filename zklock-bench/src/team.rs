@@ -18,12 +18,12 @@ pub(crate) struct Team {
 
 impl Team {
     /// Java gets quick only with time.
-    pub(crate) async fn warm_up(&mut self, contestant: Contestant) -> anyhow::Result<()> {
+    pub(crate) async fn warm_up(&mut self, contestant: Contestant, brief: bool) -> anyhow::Result<()> {
         let time = match contestant {
             Contestant::CuratorEach | Contestant::CuratorShared => Duration::from_secs(4),
             _ => Duration::from_millis(500),
         };
-        let millis = u64::try_from(time.as_millis())?;
+        let millis = u64::try_from(time.as_millis())? / if brief { 2 } else { 1 };
         let _: Vec<Cycles> = self.ask(Order::Cycles { shape: Shape::Own, tasks: 8, millis }).await?;
         let _: Vec<Cycles> =
             self.ask(Order::Cycles { shape: Shape::Shared, tasks: 8, millis: millis / 2 }).await?;

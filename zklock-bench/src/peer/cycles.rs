@@ -100,7 +100,9 @@ mod tests {
     fn a_step_back_breaks_the_order() {
         let verdict = |places: &[u128]| {
             let mut order = Order::default();
-            places.iter().for_each(|&place| order.granted(Some(place)));
+            for &place in places {
+                order.granted(Some(place));
+            }
             order.verdict()
         };
         assert_eq!(verdict(&[]), None);

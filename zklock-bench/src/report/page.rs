@@ -80,7 +80,7 @@ const HOW: &str = "\
 
 - All contestants of a table run once in each round, one after the other, on the same servers; who begins changes from
   round to round. Ratios are formed within a round, and the median of them is shown.
-- Each is a process of its own, connected before the clock starts and warmed up; Java for six seconds, and then kept for all
+- Each is a process of its own, connected before the clock starts and warmed up; Java for some seconds, and then kept for all
   rounds. Those in Rust have two worker threads. Sessions have a timeout of 30 s.
 - *Raw* makes an ephemeral sequential node and deletes it, each task in a directory of its own, or all in one: no lock, but
   what every lock of ZooKeeper needs at least.

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use super::drain::drain;
 use crate::{
     bench::Bench,
@@ -16,9 +14,8 @@ const HELD: [usize; 4] = [0, 100, 1_000, 10_000];
 const MOST_THREADS: usize = 256;
 
 const ROUNDS: usize = 3;
-
-/// What must be gone, or there, before the next run.
-const SETTLE: Duration = Duration::from_millis(10);
+/// Takes long, and each of its waiters is a measurement.
+const LONG_QUEUE: usize = 10_000;
 
 pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     tasks(bench).await?;
@@ -36,7 +33,7 @@ async fn tasks(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         };
         bench
             .some_rounds(ROUNDS, case, contestants, async |bench, contestant| {
-                bench.cycles(contestant, 1, Shape::Own, tasks).await
+                bench.cycles_for(bench.time() / 2, contestant, 1, Shape::Own, tasks).await
             })
             .await?;
     }
@@ -47,12 +44,12 @@ async fn queues(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     for waiters in QUEUES {
         for (topic, processes) in [(Topic::LocalQueue, 1), (Topic::ForeignQueue, 2)] {
             let case = bench.case(topic, waiters);
+            let rounds = if waiters < LONG_QUEUE { ROUNDS } else { 1 };
             bench
-                .some_rounds(ROUNDS, case, &[Zklock], async |bench, contestant| {
+                .some_rounds(rounds, case, &[Zklock], async |bench, contestant| {
                     drain(bench, contestant, processes, waiters).await
                 })
                 .await?;
-            tokio::time::sleep(SETTLE).await;
         }
     }
     Ok(())
@@ -65,7 +62,7 @@ async fn held(bench: &mut Bench<'_>) -> anyhow::Result<()> {
             .some_rounds(ROUNDS, case, &[Raw, Zklock, ZklockUnfair], async |bench, contestant| {
                 let team = bench.team(contestant, 1).await?;
                 let _: Kept = team.ask_first(Order::Keep { locks }).await?;
-                let mut sample = bench.cycles(contestant, 1, Shape::Own, 1).await?;
+                let mut sample = bench.cycles_for(bench.time() / 2, contestant, 1, Shape::Own, 1).await?;
                 sample.retain(|(metric, _)| *metric != Metric::RequestsPerCycle);
                 let team = bench.team(contestant, 1).await?;
                 let Done {} = team.ask_first(Order::Unkeep).await?;

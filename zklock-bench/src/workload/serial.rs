@@ -14,7 +14,7 @@ pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let case = bench.case(Topic::Serial, 1);
     bench
         .rounds(case, &CONTESTANTS, async |bench, contestant| {
-            let idle = bench.cycles(contestant, 1, Shape::Idle, 1).await?;
+            let idle = bench.cycles_for(bench.time() / 4, contestant, 1, Shape::Idle, 1).await?;
             let mut sample = bench.cycles(contestant, 1, Shape::Own, 1).await?;
             sample.extend(idle.into_iter().filter_map(|(metric, value)| match metric {
                 Metric::AcquireP50 => Some((Metric::IdleP50, value)),
