@@ -36,6 +36,8 @@ async fn run(plan: &Plan) -> anyhow::Result<()> {
             results: &mut results,
         };
         for workload in plan.workloads_on(setup) {
+            // Idle ones disturb the others.
+            bench.teams.retain(|(_, processes), _| *processes == workload.processes());
             workload.run(&mut bench).await.with_context(|| format!("{workload}, {setup}"))?;
         }
     }

@@ -10,8 +10,8 @@ use tokio::{
 
 use crate::protocol::{Done, Failed, Order};
 
-/// Nothing that is asked takes longer, however slow a contestant is.
-const PATIENCE: Duration = Duration::from_mins(3);
+/// Nothing that is asked takes longer, however slow a contestant is with the longest queue.
+const PATIENCE: Duration = Duration::from_mins(10);
 
 /// A contestant's process, which lives until this is dropped.
 pub(crate) struct Process {

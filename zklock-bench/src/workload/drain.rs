@@ -15,7 +15,7 @@ const CONTESTANTS: [Contestant; 5] = [Zklock, ZklockUnfair, ClientLock, CuratorE
 pub(crate) const WAITERS: usize = 500;
 const PROCESSES: usize = 4;
 
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(5);
 
 pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let case = bench.case(Topic::Drain, WAITERS);

@@ -15,7 +15,7 @@ const CONTESTANTS: [Contestant; 6] = [Zklock, ZklockUnfair, ClientLock, CuratorE
 
 pub(crate) const WAITERS: [usize; 2] = [2, 100];
 
-const MOST_PROCESSES: usize = 4;
+const PROCESSES: usize = 4;
 /// How long each holds, so that the one before it is back in the queue in time.
 const HOLD_MICROS: u64 = 1_000;
 /// One task comes so long after the other, so that those of the processes take turns in the queue.
@@ -36,15 +36,16 @@ async fn hand_over(bench: &mut Bench<'_>, contestant: Contestant, waiters: usize
     let time = bench.time();
     // One holds while the others wait.
     let tasks = waiters + 1;
-    let processes = tasks.min(MOST_PROCESSES);
-    let team = bench.team(contestant, processes).await?;
+    let processes = tasks.min(PROCESSES);
+    // Those that have no task look on.
+    let team = bench.team(contestant, PROCESSES).await?;
     let step = u64::try_from(STEP.as_nanos())?;
     let start = shared_nanos() + u64::try_from(Duration::from_millis(50).as_nanos())?;
     let all_there = start + tasks as u64 * step;
     let end = all_there + u64::try_from(time.as_nanos())?;
     let all: Vec<Holds> = team
         .ask_each(|process| Order::Holds {
-            tasks: (tasks - process).div_ceil(processes),
+            tasks: if process < processes { (tasks - process).div_ceil(processes) } else { 0 },
             hold_micros: HOLD_MICROS,
             start: start + process as u64 * step,
             stride: processes as u64 * step,

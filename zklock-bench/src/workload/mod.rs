@@ -85,6 +85,15 @@ impl Workload {
         }
     }
 
+    /// How many processes of a contestant it uses, where they may be those that others used before.
+    pub(crate) fn processes(self) -> usize {
+        match self {
+            Self::Serial | Self::Cold | Self::Paths | Self::OnePath | Self::Scale => 1,
+            Self::Processes | Self::Handover | Self::Drain => 4,
+            Self::Rss | Self::Macro | Self::Transaction => 0,
+        }
+    }
+
     /// Whether it says something new of other servers than those of the targets.
     pub(crate) fn is_on_all_setups(self) -> bool {
         !matches!(self, Self::Drain | Self::Rss | Self::Macro | Self::Transaction | Self::Scale)
