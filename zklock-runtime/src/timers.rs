@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::engine::Engine;
 
-    const LONG: Duration = Duration::from_secs(600);
+    const LONG: Duration = Duration::from_mins(10);
 
     /// Counts how often it is woken.
     #[derive(Default)]

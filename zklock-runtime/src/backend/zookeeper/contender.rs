@@ -54,11 +54,6 @@ impl OwnNode {
         &self.node
     }
 
-    /// The node is seen to be gone.
-    pub(super) fn is_gone(&self) {
-        self.node.is_seen_gone();
-    }
-
     fn take_away(&mut self, done: Option<Done>) {
         let Some(place) = self.place.take() else { return };
         let removal = match place {

@@ -148,7 +148,7 @@ impl<W: Waits> Order<W> {
         match waiter.before {
             _ if is_gone => self.relink(sequence, Before::Unknown),
             _ if self.done == Some(sequence.wrapping_sub(1)) && is_in_order(sequence) => {
-                self.are_over(sequence)
+                self.are_over(sequence);
             }
             before @ (Before::Ours(_) | Before::Theirs(_)) => self.relink(sequence, before),
             Before::Unknown | Before::Missing | Before::Unconfirmed => self.relink(sequence, Before::Unknown),

@@ -97,6 +97,7 @@ struct Wish {
 }
 
 /// What is to be written on one session.
+#[derive(Default)]
 pub(super) struct Group(Mutex<State>);
 
 #[derive(Default)]
@@ -129,17 +130,11 @@ impl Group {
             state.is_over = true;
             std::mem::take(&mut state.waiting)
         };
-        waiting.into_iter().for_each(Wish::is_too_late);
+        waiting.into_iter().for_each(Wish::fails_too_late);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Default for Group {
-    fn default() -> Self {
-        Self(Mutex::default())
     }
 }
 
@@ -155,7 +150,7 @@ pub(super) fn write(
     let mut state = session.group.state();
     if state.is_over {
         drop(state);
-        return wish.is_too_late();
+        return wish.fails_too_late();
     }
     state.waiting.push_back(wish);
     if state.starting || state.senders == SENDERS {
@@ -242,7 +237,7 @@ async fn send(session: &Arc<Session>, wishes: Vec<Wish>) {
         Ok(written) => {
             wishes.into_iter().zip(written).for_each(|(wish, written)| (wish.then)(Ok(written)));
         }
-        Err((op, error)) => fail(session, wishes, &plan, op, error),
+        Err((op, error)) => fail(session, wishes, &plan, op, &error),
     }
 }
 
@@ -282,15 +277,15 @@ async fn ask(
 }
 
 /// Answers those that failed, and has the others sent again.
-fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error: zk::Error) {
+fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error: &zk::Error) {
     // A refusal of the request as a whole is for each to hear alone; a lost answer is everybody's.
-    let is_for_all = wishes.len() == 1 || (op.is_none() && kind(&error) != Kind::Refusal);
+    let is_for_all = wishes.len() == 1 || (op.is_none() && kind(error) != Kind::Refusal);
     let step = op.map_or(Step::Node, Op::step);
     let mut again = Vec::new();
     let mut has_spoiled = false;
     for (index, mut wish) in wishes.into_iter().enumerate() {
         let place = plan.place(index);
-        if is_for_all || op.is_some_and(|op| plan.fails_with(index, op, &wish.write, &error)) {
+        if is_for_all || op.is_some_and(|op| plan.fails_with(index, op, &wish.write, error)) {
             has_spoiled |= !is_for_all && wish.is_risky;
             wish.fails(step, error.clone(), place);
         } else {
@@ -304,7 +299,7 @@ fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error
     }
     if state.is_over {
         drop(state);
-        return again.into_iter().for_each(Wish::is_too_late);
+        return again.into_iter().for_each(Wish::fails_too_late);
     }
     for wish in again.into_iter().rev() {
         state.waiting.push_front(wish);
@@ -312,7 +307,7 @@ fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error
 }
 
 impl Wish {
-    fn is_too_late(self) {
+    fn fails_too_late(self) {
         self.fails(Step::Node, zk::Error::SessionExpired, 0);
     }
 

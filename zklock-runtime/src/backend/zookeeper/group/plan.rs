@@ -342,7 +342,9 @@ mod tests {
     fn a_directory_that_a_node_of_ours_leaves_is_the_one_we_know() {
         let directories = Arc::new(Directories::default());
         let there = ["/a", "/b"].map(|path| directories.enter(path));
-        there.iter().for_each(|presence| drop(presence.line(5)));
+        for presence in &there {
+            drop(presence.line(5));
+        }
         let plan = |writes: &[Write]| Plan::of(&writes.iter().collect::<Vec<_>>(), &directories);
         let leaving = "/a/_c_0f0e0d0c-0b0a-0908-0706-050403020100-lock-0000000007";
         // In /a a node of ours goes, in /b nothing is known to stand any more.

@@ -91,7 +91,7 @@ async fn a_silent_server_costs_the_locks_before_the_session_can_be_given_away() 
     let (outlet, _answer) = Outlet::new();
     let claim = Claim { request: Arc::new(fair("/x", SOON)), attempt: uuid::Uuid::nil(), outlet };
     let (_, own) = claim.grant(own).unwrap_err();
-    own.is_gone();
+    own.node().is_seen_gone();
     let start = Instant::now();
     let error = peer.acquire(fair("/b", Duration::from_millis(300))).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
