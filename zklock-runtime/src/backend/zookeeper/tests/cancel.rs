@@ -50,7 +50,7 @@ async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Result<A
     let request = Arc::new(request);
     let (outlet, mut answer) = Outlet::new();
     let task = handle.spawn(async move {
-        let progress = Progress::default();
+        let progress = Progress::start();
         let attempt = Attempt {
             session: &session,
             request: &request,

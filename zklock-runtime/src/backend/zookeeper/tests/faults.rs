@@ -515,3 +515,28 @@ async fn confirmed(session: &Arc<Session>) {
     let now = crate::clock::Tick::now();
     until("the session is confirmed", async || session.last_confirmed() > now).await;
 }
+
+/// The servers answer all along: that the last answer is still on its way when the time is over does not make them
+/// unreachable.
+#[tokio::test]
+async fn who_must_look_again_when_its_time_is_over_hears_that_the_lock_is_busy() {
+    let (server, chroot) = chroot("lastlook").await;
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let (first, second) = (Peer::connect(&chroot.url(), "a").await, Peer::connect(&chroot.url(), "b").await);
+    let last = Peer::connect(&chroot.via(proxy.addr()).url(), "c").await;
+    let hold = first.lock("/a").await;
+    let between = second.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 2).await;
+    let wait = Duration::from_secs(2);
+    let waiting = last.start(fair("/a", wait));
+    is_queued(server, &chroot, "/a", 3).await;
+    // The one before it goes late in its wait, so that it must look who is before it now.
+    tokio::time::sleep(wait * 3 / 4).await;
+    let look = proxy.hold_reply(Op::GetChildren, 1);
+    between.abort();
+    look.fired().await.unwrap();
+    let error = within(SOON, waiting).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    look.release();
+    release(hold).await;
+}
