@@ -431,3 +431,57 @@ async fn counts(zookeeper: &ZooKeeper) -> Outcome<Counts> {
     }
     Ok(Counts { threads, sockets, sessions })
 }
+
+/// What an application's subscriber does on zklock's own thread must not cost a lock.
+#[test]
+fn g06_a_subscriber_that_panics_does_not_end_the_watch() -> Outcome {
+    if !alone("g06_a_subscriber_that_panics_does_not_end_the_watch") {
+        return Ok(());
+    }
+    let panics = Arc::new(AtomicUsize::new(0));
+    tracing::subscriber::set_global_default(Panics(panics.clone()))?;
+    multi_thread(1)?.block_on(async {
+        let locks = World::memory().await?.locks().await?;
+        let brief = Duration::from_millis(50);
+        // Nobody polls them or lets go of them, so each is warned of, stopped and released over its head.
+        let guards = [
+            locks.mutex("/a").timeout(brief).acquire().await?,
+            locks.mutex("/b").timeout(2 * brief).acquire().await?,
+        ];
+        for path in ["/a", "/b"] {
+            soon("the lock", locks.mutex(path).acquire()).await?.release().await?;
+        }
+        assert!(guards.iter().all(|guard| !guard.is_held()));
+        assert!(panics.load(Ordering::SeqCst) > 2, "it was told of both");
+        soon("closing", locks.close()).await;
+        Ok(())
+    })
+}
+
+/// Panics at each event of zklock's own thread, and counts.
+struct Panics(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Panics {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target() == "zklock"
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        if thread::current().name() == Some("zklock") {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            panic!("as a subscriber may");
+        }
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}

@@ -21,9 +21,10 @@ async fn watchers(chroot: &str) -> Outcome<HashMap<String, usize>> {
     Ok(watchers)
 }
 
-/// Each waiter watches the one before it: a release is told to one of them.
+/// A release is told to the next in line, who has the lock then, and to the one behind it, who then sees that it is
+/// next; to nobody else, however many wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn g09_a_release_wakes_one_waiter() -> Outcome {
+async fn g09_a_release_is_told_to_two_at_most() -> Outcome {
     const WAITERS: usize = 12;
     let world = World::zookeeper().await?;
     let chroot = world.chroot().ok_or("it has one")?.path().to_owned();
@@ -43,9 +44,8 @@ async fn g09_a_release_wakes_one_waiter() -> Outcome {
             seen.keys().filter(|node| node.contains("-lock-")).count() > left
         });
         watched.await.map_err(|error| format!("{error}: {left} of {seen:?}"))?;
-        assert!(seen.values().all(|sessions| *sessions <= 2), "a herd at {left}: {seen:?}");
-        let shared = seen.values().filter(|sessions| **sessions > 1).count();
-        assert!(shared <= 1, "more than the holder, which watches itself, share a watch: {seen:?}");
+        // Those two, and whose node it is.
+        assert!(seen.values().all(|sessions| *sessions <= 3), "a herd at {left}: {seen:?}");
         let next = waiters.remove(0);
         last.release().await?;
         last = soon("the next turn", next).await??;

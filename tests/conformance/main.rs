@@ -63,6 +63,7 @@ macro_rules! cases {
                 g06_no_limit_is_no_limit
                 g06_an_overrun_wakes_only_its_own_path
                 g06_a_body_that_ended_past_its_limit_did_not_end_well
+                g06_a_waker_that_panics_does_not_end_the_watch
             }
             reentrancy {
                 g10_the_same_chain_enters_again

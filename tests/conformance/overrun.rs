@@ -1,5 +1,8 @@
 use std::{
+    future::Future,
+    pin::pin,
     sync::{Arc, Mutex, mpsc},
+    task::{Context, Wake, Waker},
     time::{Duration, Instant},
 };
 
@@ -201,5 +204,29 @@ pub(crate) async fn g06_a_body_that_ended_past_its_limit_did_not_end_well(world:
     };
     let result = soon("the end", guard.run(body)).await;
     assert!(matches!(result, Err(Error::Overrun { .. })), "{result:?}");
+    Ok(())
+}
+
+/// It is called by whoever ends the hold, who has others to see to.
+pub(crate) async fn g06_a_waker_that_panics_does_not_end_the_watch(world: World) -> Outcome {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as a waker may");
+        }
+    }
+    let [locks, other] = [world.locks().await?, world.locks().await?];
+    let guard = locks.mutex("/a").timeout(BRIEF).acquire().await?;
+    let later = locks.mutex("/b").timeout(3 * BRIEF).acquire().await?;
+    let waker = Waker::from(Arc::new(Panics));
+    {
+        let mut lost = pin!(guard.lost());
+        let mut context = Context::from_waker(&waker);
+        let _ = lost.as_mut().poll(&mut context);
+        assert_eq!(soon("the later overrun", later.lost()).await, LostReason::Overrun);
+    }
+    let next = soon("the lock", other.mutex("/a").acquire()).await?;
+    assert!(!guard.is_held() && next.is_held());
+    next.release().await?;
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::{
     process::{Child as Process, ChildStdin, Command, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
+    time::Duration,
 };
 
 use zklock_testkit::{Signal, send_signal};
@@ -47,8 +48,12 @@ impl Child {
 
     /// The next thing that it says, which must begin with `expected`; the rest of it.
     pub(crate) fn says(&self, expected: &str) -> Outcome<String> {
+        self.says_within(SOON, expected)
+    }
+
+    pub(crate) fn says_within(&self, time: Duration, expected: &str) -> Outcome<String> {
         let said =
-            self.lines.recv_timeout(SOON).map_err(|error| format!("waited for {expected:?}: {error}"))?;
+            self.lines.recv_timeout(time).map_err(|error| format!("waited for {expected:?}: {error}"))?;
         let rest =
             said.strip_prefix(expected).ok_or_else(|| format!("said {said:?} instead of {expected:?}"))?;
         Ok(rest.trim().to_owned())

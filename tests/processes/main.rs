@@ -5,5 +5,6 @@ mod support;
 
 mod child;
 mod counting;
+mod crowd;
 mod dying;
 mod roles;

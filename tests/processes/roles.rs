@@ -15,6 +15,7 @@ use zklock::{
 
 use crate::{
     child::{ROLE, hear, say},
+    crowd,
     support::{Outcome, Problem, soon},
 };
 
@@ -26,6 +27,7 @@ fn child() -> Outcome {
     runtime.block_on(async {
         match role.as_str() {
             "count" => count().await,
+            "crowd" => crowd::wait().await,
             "hold" => hold().await,
             "write" => write().await,
             role => Err(format!("{role:?} is no role").into()),

@@ -8,6 +8,8 @@ use zklock_testkit::{MariaDb, Proxy};
 
 use crate::support::Outcome;
 
+#[path = "cases/joining.rs"]
+mod joining;
 #[path = "cases/network.rs"]
 mod network;
 #[path = "cases/order.rs"]
@@ -18,6 +20,8 @@ mod overrun;
 mod rollback;
 #[path = "cases/shop.rs"]
 mod shop;
+#[path = "cases/told.rs"]
+mod told;
 
 type Database = sqlx::MySql;
 type Connection = sqlx::MySqlConnection;

@@ -11,6 +11,8 @@ use zklock::sqlx::{
 
 use crate::support::Outcome;
 
+#[path = "cases/joining.rs"]
+mod joining;
 #[path = "cases/order.rs"]
 mod order;
 #[path = "cases/overrun.rs"]
@@ -19,6 +21,10 @@ mod overrun;
 mod rollback;
 #[path = "cases/shop.rs"]
 mod shop;
+#[path = "cases/stuck.rs"]
+mod stuck;
+#[path = "cases/told.rs"]
+mod told;
 
 type Database = sqlx::Sqlite;
 type Connection = sqlx::SqliteConnection;

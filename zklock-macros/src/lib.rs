@@ -125,8 +125,15 @@ use crate::{args::Args, errors::Errors, function::Function, injected::Injected, 
 /// | `pool = self.db` | the pool to take the connection from; else the one that the `Locks` has for the database. A parameter that is a `&mut` of a connection or a transaction, or any `&mut ..`, is a transaction to join, in a savepoint |
 /// | `isolation = "serializable"` | the level: also `"repeatable read"`, `"read committed"`, `"read uncommitted"`. Default: that of the database |
 /// | `unfenced` | without the row of the fence table that keeps superseded holders from committing |
-/// | `requires_new` | a transaction of its own where the caller has one open on the same pool, which is an error else |
+/// | `requires_new` | a transaction of its own where the caller has one open in the same database, which is an error else |
 /// | `commit_if = path` | a function from `&R` to `bool`, for a return type `R` that is no `Result`, or to overrule it |
+///
+/// Whether the database is the same one is told before anything is begun where both connections come from one pool, or
+/// from pools with the same address, database and user (on SQLite: the same file, by whatever name). Behind two
+/// addresses of one server it is told after BEGIN, by what the server says of itself; a call that locks the same path
+/// as its caller is not told by then, since it waits for its caller's fence row until its own `timeout` is over. What
+/// is not told: that two users, or two databases of one server, come to the same tables by way of views or links,
+/// and transactions that the caller has begun by hand, which are known only to a call that joins them.
 ///
 /// # The guard
 ///

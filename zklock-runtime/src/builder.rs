@@ -2,7 +2,7 @@ use std::{fmt, process, sync::Arc, time::Duration};
 
 #[cfg(feature = "zookeeper")]
 use crate::{
-    backend::zookeeper::{Acl, Address, Config, ZooKeeper},
+    backend::zookeeper::{Acl, Address, Config, Limit, ZooKeeper},
     clock::Tick,
 };
 use crate::{
@@ -135,7 +135,7 @@ impl LocksBuilder {
 
     pub(crate) fn memory(self) -> Result<Locks, Error> {
         let engine = start_engine()?;
-        let memory = Memory::new(self.identity.as_str().into(), engine.handle().clone());
+        let memory = Memory::new(self.identity.as_str().into(), engine.timers().clone());
         Ok(self.assemble(Arc::new(memory), engine))
     }
 
@@ -157,6 +157,7 @@ impl LocksBuilder {
             identity: self.identity.as_str().into(),
             auth: server.auth,
             acl: server.acl,
+            share: Limit::default(),
         };
         let engine = start_engine()?;
         let within = Tick::now() + server.connect_timeout;

@@ -1,4 +1,7 @@
-use std::{ops::Add, time::Duration};
+use std::{
+    ops::Add,
+    time::{Duration, SystemTime},
+};
 
 /// A point on the clock that holds and sessions are judged by.
 ///
@@ -29,11 +32,17 @@ impl Tick {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    pub(crate) fn from_nanos(nanos: u64) -> Self {
+    /// What the clock on the wall showed then, if it has not been set since.
+    pub(crate) fn on_the_wall(self) -> SystemTime {
+        let now = SystemTime::now();
+        now.checked_sub(self.elapsed()).unwrap_or(now)
+    }
+
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
-    pub(crate) fn as_nanos(self) -> u64 {
+    pub(crate) const fn as_nanos(self) -> u64 {
         self.0
     }
 }

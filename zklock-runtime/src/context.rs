@@ -1,6 +1,7 @@
 //! What the current call chain holds: carried with the future, not with the thread.
 
 use std::{
+    any::Any,
     future::Future,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
 };
@@ -32,24 +33,31 @@ enum Step {
 struct Body {
     locks: u64,
     hold: Arc<Hold>,
-    /// Some of what the body did was committed by calls inside of it, on transactions of their own.
+    /// Some of what the body did may stand whatever becomes of it: calls inside of it did it, on transactions of their
+    /// own.
     #[cfg_attr(not(feature = "sqlx"), expect(dead_code, reason = "no database, no transaction"))]
-    has_committed_inside: AtomicBool,
+    may_stand: AtomicBool,
     transaction: Mutex<Option<OpenTransaction>>,
 }
 
 /// A transaction that is open around the current call.
 #[cfg_attr(not(feature = "sqlx"), expect(dead_code, reason = "no database, no transaction"))]
 pub(crate) struct OpenTransaction {
-    /// Which pool its connection is of.
-    pub(crate) pool: usize,
+    /// What is known of it from outside, in the type of its database.
+    pub(crate) running: Arc<dyn Any + Send + Sync>,
     /// Which connection it is on.
     pub(crate) connection: usize,
     /// The function that began it.
     pub(crate) function: &'static str,
     /// What must stay locked until it is over: the guards of those that joined it.
     pub(crate) joined: Vec<Guard>,
+    pub(crate) inside: Inside,
 }
+
+/// A transaction of a call that runs inside of others: unless it is known to be undone, what was done in it may stand
+/// whatever becomes of theirs. That is noted when this is dropped, on whatever way the call ends.
+#[cfg_attr(not(feature = "sqlx"), expect(dead_code, reason = "no database, no transaction"))]
+pub(crate) struct Inside(Option<Arc<Frame>>);
 
 impl Frame {
     pub(crate) fn scope(locks: Locks) -> Arc<Self> {
@@ -57,8 +65,7 @@ impl Frame {
     }
 
     pub(crate) fn body(locks: u64, hold: Arc<Hold>) -> Arc<Self> {
-        let has_committed_inside = AtomicBool::new(false);
-        let body = Body { locks, hold, has_committed_inside, transaction: Mutex::new(None) };
+        let body = Body { locks, hold, may_stand: AtomicBool::new(false), transaction: Mutex::new(None) };
         Self::below(current(), Step::Body(body))
     }
 
@@ -138,15 +145,12 @@ impl Frame {
         }
     }
 
-    /// The open transactions on `pool` around this step and in it, with their holds and functions.
-    pub(crate) fn transactions(&self, pool: usize) -> Vec<(Arc<Hold>, &'static str)> {
-        self.bodies()
-            .filter_map(|body| {
-                let transaction = body.transaction();
-                let open = transaction.as_ref().filter(|open| open.pool == pool)?;
-                Some((body.hold.clone(), open.function))
-            })
-            .collect()
+    /// Looks at the open transactions around this step and in it, and at their holds, until `look` gives something.
+    pub(crate) fn find_transaction<R>(
+        &self,
+        mut look: impl FnMut(&Arc<Hold>, &OpenTransaction) -> Option<R>,
+    ) -> Option<R> {
+        self.bodies().find_map(|body| body.transaction().as_ref().and_then(|open| look(&body.hold, open)))
     }
 
     /// Looks at the open transaction on `connection`, if it is one of this chain's.
@@ -163,15 +167,31 @@ impl Frame {
         None
     }
 
-    /// This step has committed: what the steps around it do is no longer undone as a whole.
-    pub(crate) fn note_commit(&self) {
-        for body in self.bodies() {
-            body.has_committed_inside.store(true, Ordering::Release);
-        }
+    /// Inside of the calls around this step.
+    pub(crate) fn inside(&self) -> Inside {
+        Inside(self.outer.clone())
     }
 
-    pub(crate) fn has_committed_inside(&self) -> bool {
-        self.bodies().next().is_some_and(|body| body.has_committed_inside.load(Ordering::Acquire))
+    /// Whether some of what the body of this step did may stand whatever becomes of it.
+    pub(crate) fn may_stand(&self) -> bool {
+        self.bodies().next().is_some_and(|body| body.may_stand.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(feature = "sqlx")]
+impl Inside {
+    /// Nothing that was done in it stands.
+    pub(crate) fn undone(mut self) {
+        self.0 = None;
+    }
+}
+
+#[cfg(feature = "sqlx")]
+impl Drop for Inside {
+    fn drop(&mut self) {
+        for body in self.0.iter().flat_map(|outer| outer.bodies()) {
+            body.may_stand.store(true, Ordering::Release);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 use std::{
     future::Future,
     io,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -9,10 +9,9 @@ use std::{
 use tokio::{
     runtime::{Builder, Handle},
     sync::{oneshot, watch},
-    task::JoinSet,
 };
 
-use crate::clock::Tick;
+use crate::{clock::Tick, timers::Timers};
 
 /// How long blocking calls of the thread may take to end with it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -24,6 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Engine {
     handle: Handle,
+    timers: Arc<Timers>,
     /// Dropped to end the thread.
     stop: Mutex<Option<oneshot::Sender<()>>>,
     /// Its other end is dropped when the thread is about to end.
@@ -36,6 +36,7 @@ impl Engine {
         let (alive, running) = watch::channel(());
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
+        let timers = Timers::start(&handle);
         thread::Builder::new().name("zklock".into()).spawn(move || {
             // Resolves with an error when the sender is dropped, which is the signal.
             let _ = runtime.block_on(stopped);
@@ -43,16 +44,20 @@ impl Engine {
             runtime.shutdown_timeout(LAST_WORDS);
             drop(alive);
         })?;
-        Ok(Self { handle, stop: Mutex::new(Some(stop)), running })
+        Ok(Self { handle, timers, stop: Mutex::new(Some(stop)), running })
     }
 
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
+    pub(crate) fn timers(&self) -> &Arc<Timers> {
+        &self.timers
+    }
+
     /// A timer of this thread, which any runtime can await.
     pub(crate) async fn sleep_until(&self, tick: Tick) {
-        sleep_until(&self.handle, tick).await;
+        self.timers.sleep_until(tick).await;
     }
 
     /// Ends the thread once `last` is done.
@@ -75,11 +80,12 @@ impl Engine {
 
 /// A timer of the runtime behind `handle`, which any runtime can await. It resolves at `tick`, or when that runtime ends:
 /// a bare timer panics when it is polled after the end of its runtime, and that would be in a user's task.
+#[cfg(feature = "zookeeper")]
 pub(crate) async fn sleep_until(handle: &Handle, tick: Tick) {
     if tick == Tick::NEVER {
         return std::future::pending().await;
     }
-    let mut timer = JoinSet::new();
+    let mut timer = tokio::task::JoinSet::new();
     timer.spawn_on(async move { tokio::time::sleep(tick.remaining()).await }, handle);
     timer.join_next().await;
 }

@@ -22,25 +22,25 @@ pub enum Error {
         /// Who held it last, as far as that is known.
         holder: Option<String>,
     },
-    /// The body ran into its hold limit (`timeout`). It was stopped, its transaction, if it had one, rolled back, and the
+    /// The body ran into its hold limit (`timeout`). It was stopped, its transaction, if it had one, ended, and the
     /// lock released.
     Overrun {
         /// The path that was held.
         path: LockPath,
         /// How long it was held.
         held: Duration,
-        /// Whether all that the body did was in a transaction, which was rolled back. Else what it did before it was
-        /// stopped stands.
+        /// Whether all that the body did was in a transaction that is known to be rolled back. Else what it did before it
+        /// was stopped stands, or may: where it had no transaction or had ended it by itself, where a call inside of it
+        /// had one of its own, where the database did not answer in time.
         rolled_back: bool,
     },
-    /// The lock was lost while the body ran. The body was stopped, and its transaction, if it had one, rolled back.
+    /// The lock was lost while the body ran. The body was stopped, and its transaction, if it had one, ended.
     Lost {
         /// The path that was held.
         path: LockPath,
         /// What took it.
         reason: LostReason,
-        /// Whether all that the body did was in a transaction, which was rolled back. Else what it did before it was
-        /// stopped stands.
+        /// As of [`Overrun`](Self::Overrun).
         rolled_back: bool,
     },
     /// A newer holder of the path has already written; this transaction came too late and was rolled back.
@@ -103,7 +103,7 @@ pub enum Error {
         /// The paths in the circle, in order.
         cycle: Vec<LockPath>,
     },
-    /// A transactional function was called inside a transaction of another one on the same pool.
+    /// A transactional function was called inside a transaction of another one in the same database.
     NestedTransaction {
         /// The path asked for.
         path: LockPath,
@@ -215,13 +215,25 @@ impl Error {
         }
     }
 
-    /// All that the body did was in a transaction that is rolled back.
+    /// Tells whether all that the body did is known to be rolled back, where the error says so.
     #[cfg(feature = "sqlx")]
-    pub(crate) fn after_rollback(mut self) -> Self {
+    pub(crate) fn with_rolled_back(mut self, known: bool) -> Self {
         if let Self::Overrun { rolled_back, .. } | Self::Lost { rolled_back, .. } = &mut self {
-            *rolled_back = true;
+            *rolled_back = known;
         }
         self
+    }
+
+    /// Nothing that was done in the transaction stands.
+    #[cfg(feature = "sqlx")]
+    pub(crate) fn says_undone(&self) -> bool {
+        matches!(
+            self,
+            Self::Overrun { rolled_back: true, .. }
+                | Self::Lost { rolled_back: true, .. }
+                | Self::NotCommitted { .. }
+                | Self::Fenced { .. }
+        )
     }
 
     /// The path that the error is about, where it is about one.
@@ -348,7 +360,7 @@ impl fmt::Display for Error {
 }
 
 fn stopped(rolled_back: bool) -> &'static str {
-    if rolled_back { " and rolled back" } else { ", and what it had done without a transaction stands" }
+    if rolled_back { " and rolled back" } else { ", and what it had done until then may stand" }
 }
 
 impl StdError for Error {

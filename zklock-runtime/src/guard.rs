@@ -1,8 +1,11 @@
+#[cfg(test)]
+mod tests;
+
 use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -19,7 +22,6 @@ use crate::{
     locks::Locks,
     path::LockPath,
     token::FencingToken,
-    waits::Holding,
 };
 
 /// A lock that is held.
@@ -50,14 +52,14 @@ pub struct Guard(Arc<Entered>);
 struct Entered {
     hold: Arc<Hold>,
     locks: Locks,
-    /// Until the lock is given back.
-    noted: Mutex<Option<Holding>>,
+    /// The hold is on its path for those who look for circles, until the guard is dropped.
+    is_noted: bool,
     span: Span,
 }
 
 impl Guard {
-    pub(crate) fn new(hold: Arc<Hold>, locks: Locks, noted: Option<Holding>, span: Span) -> Self {
-        Self(Arc::new(Entered { hold, locks, noted: Mutex::new(noted), span }))
+    pub(crate) fn new(hold: Arc<Hold>, locks: Locks, is_noted: bool, span: Span) -> Self {
+        Self(Arc::new(Entered { hold, locks, is_noted, span }))
     }
 
     /// The path that is locked.
@@ -138,7 +140,7 @@ impl Guard {
     }
 
     pub(crate) fn supervise_in<F: Future>(&self, frame: Arc<Frame>, future: F) -> Run<F> {
-        Run { body: Some(frame.run(future)), changed: self.hold().change(), entered: self.0.clone() }
+        Run { body: Some(frame.run(future)), changed: None, entered: self.0.clone() }
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
@@ -158,7 +160,9 @@ impl Drop for Guard {
     fn drop(&mut self) {
         crate::observe::released(self.span(), self.hold());
         // First: the next holder may be noted under the same path as soon as the lock is free.
-        self.0.noted.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if self.0.is_noted {
+            self.locks().waits().not_held(self.hold());
+        }
         self.hold().release();
     }
 }
@@ -181,8 +185,9 @@ pin_project! {
     pub struct Run<F> {
         #[pin]
         body: Option<TaskLocalFuture<Arc<Frame>, F>>,
+        // Not before the body has to wait: many do not.
         #[pin]
-        changed: OwnedNotified,
+        changed: Option<OwnedNotified>,
         entered: Arc<Entered>,
     }
 }
@@ -197,26 +202,46 @@ impl<F: Future> Future for Run<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let _entered = this.entered.span.enter();
-        // Registered before the state is looked at, else an end in between would be missed.
-        while this.changed.as_mut().poll(context).is_ready() {
-            this.changed.set(this.entered.hold.change());
-        }
-        // By the clock, since the process may have been stopped. A COMMIT inside that is on its way is awaited.
         let hold = &this.entered.hold;
-        if hold.state() != State::Committing
-            && let Err(reason) = hold.check()
-        {
+        if let Some(stopped) = stopped(hold) {
             this.body.set(None);
-            return Poll::Ready(Err(Interrupted(reason)));
+            return Poll::Ready(Err(stopped));
         }
         let Some(body) = this.body.as_mut().as_pin_mut() else {
             return Poll::Ready(Err(Interrupted(LostReason::Released)));
         };
-        let output = std::task::ready!(body.poll(context));
-        // Its destructors run under the lock.
-        this.body.set(None);
-        Poll::Ready(Ok(output))
+        if let Poll::Ready(output) = body.poll(context) {
+            // Its destructors run under the lock.
+            this.body.set(None);
+            return Poll::Ready(Ok(output));
+        }
+        // Registered before the state is looked at once more, else an end in between would be missed.
+        loop {
+            let mut changed = this.changed.as_mut();
+            if changed.is_none() {
+                changed.set(Some(hold.change()));
+            }
+            if changed.as_mut().as_pin_mut().is_none_or(|changed| changed.poll(context).is_pending()) {
+                break;
+            }
+            changed.set(None);
+        }
+        if hold.noted_end().is_some()
+            && let Some(stopped) = stopped(hold)
+        {
+            this.body.set(None);
+            return Poll::Ready(Err(stopped));
+        }
+        Poll::Pending
     }
+}
+
+/// By the clock, since the process may have been stopped. A COMMIT inside that is on its way is awaited.
+fn stopped(hold: &Arc<Hold>) -> Option<Interrupted> {
+    if hold.state() == State::Committing {
+        return None;
+    }
+    hold.check().err().map(Interrupted)
 }
 
 impl<F> fmt::Debug for Run<F> {

@@ -3,6 +3,7 @@
 #[doc(hidden)]
 pub mod private;
 
+mod acquire;
 mod backend;
 mod builder;
 mod clock;
@@ -21,6 +22,7 @@ mod options;
 mod outcome;
 mod path;
 mod reaper;
+mod timers;
 mod token;
 #[cfg(feature = "sqlx")]
 mod transaction;

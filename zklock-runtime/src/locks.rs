@@ -8,20 +8,18 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
-    backend::{Backend, QueueEntry, Request},
+    backend::{Backend, QueueEntry},
     builder::LocksBuilder,
     clock::Tick,
     context::{self, Frame},
     engine::Engine,
     error::Error,
-    guard::Guard,
     hold::Hold,
     lock::Lock,
-    observe::{self, HeldLock, Snapshot, WaitingLock},
-    options::LockOptions,
+    observe::{HeldLock, Snapshot, WaitingLock},
     path::LockPath,
     reaper::Reaper,
     waits::Waits,
@@ -106,9 +104,9 @@ impl Locks {
         static IDS: AtomicU64 = AtomicU64::new(1);
         Self(Arc::new(Inner {
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            backend,
             reaper: Reaper::start(engine.handle(), grace),
-            waits: Arc::default(),
+            waits: Waits::new(backend.clone()),
+            backend,
             engine,
             defaults,
             closed: AtomicBool::new(false),
@@ -213,7 +211,19 @@ impl Locks {
         self.0.reaper.grace()
     }
 
-    #[cfg(feature = "sqlx")]
+    pub(crate) fn reaper(&self) -> &Arc<Reaper> {
+        &self.0.reaper
+    }
+
+    pub(crate) fn waits(&self) -> &Arc<Waits> {
+        &self.0.waits
+    }
+
+    /// Resolves when `close` is called from now on.
+    pub(crate) fn closing(&self) -> Notified<'_> {
+        self.0.closing.notified()
+    }
+
     pub(crate) fn backend(&self) -> &dyn Backend {
         &*self.0.backend
     }
@@ -235,69 +245,6 @@ impl Locks {
             () = hold.gone() => {}
             () = self.0.engine.sleep_until(Tick::now() + self.grace().saturating_mul(2)) => {}
         }
-    }
-
-    /// Takes the lock, or enters it again where this call chain has it.
-    pub(crate) async fn acquire(&self, path: LockPath, options: LockOptions) -> Result<Guard, Error> {
-        let span = observe::span(&path, &options);
-        let asked = Tick::now();
-        let granted = self.grant(path, options).await;
-        match granted {
-            Ok((hold, noted)) => {
-                observe::granted(&span, &hold, asked);
-                Ok(Guard::new(hold, self.clone(), noted, span))
-            }
-            Err(error) => {
-                observe::refused(&span, asked, &error);
-                Err(error)
-            }
-        }
-    }
-
-    async fn grant(
-        &self,
-        path: LockPath,
-        options: LockOptions,
-    ) -> Result<(Arc<Hold>, Option<crate::waits::Holding>), Error> {
-        let inner = &self.0;
-        let closing = inner.closing.notified();
-        tokio::pin!(closing);
-        closing.as_mut().enable();
-        if self.is_closed() {
-            return Err(Error::Closed);
-        }
-        let frame = context::current();
-        if let Some(outer) = frame.as_ref().and_then(|frame| frame.hold_of(inner.id, &path)) {
-            return self.enter_again(&outer, options).map(|hold| (hold, None));
-        }
-        // A single try does not wait, so it closes no circle.
-        let tries_once = options.wait == Some(Duration::ZERO);
-        let under = frame.filter(|_| !tries_once).map_or_else(Vec::new, |frame| frame.under());
-        let ticket = inner.waits.wait(under, &path, options.function)?;
-        let request =
-            Request { path, options, wait_until: options.wait_until(), overseer: Some(inner.reaper.clone()) };
-        let hold = tokio::select! {
-            biased;
-            () = closing => return Err(Error::Closed),
-            hold = inner.backend.acquire(request) => hold?,
-        };
-        inner.reaper.watch(&hold);
-        // One that ended on its way may have a successor, which is then noted.
-        let noted = (!hold.is_let_go()).then(|| inner.waits.hold(hold.id(), hold.path()));
-        drop(ticket);
-        Ok((hold, noted))
-    }
-
-    fn enter_again(&self, outer: &Arc<Hold>, options: LockOptions) -> Result<Arc<Hold>, Error> {
-        if outer.is_fair() != options.fair {
-            let found = if outer.is_fair() { "a fair lock" } else { "an unfair lock (`fair = false`)" };
-            let found = format!("{found} held by `{}` in this call chain", outer.function());
-            return Err(Error::WrongKind { path: outer.path().clone(), found });
-        }
-        outer.check().map_err(|reason| outer.error(reason))?;
-        let hold = Hold::nested(outer, options);
-        self.0.reaper.watch(&hold);
-        Ok(hold)
     }
 }
 

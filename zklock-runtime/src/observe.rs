@@ -134,7 +134,7 @@ impl HeldLock {
             path: hold.path().clone(),
             function: hold.function(),
             token: hold.token(),
-            since: hold.since_wall(),
+            since: hold.since().on_the_wall(),
             held: hold.held_for(),
             remaining: (deadline != Tick::NEVER).then(|| deadline.remaining()),
             phase: match hold.state() {

@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use crate::clock::Tick;
-
 /// How a lock is taken and how long it may be held: what the annotation or the builder says, with the
 /// defaults of the `Locks` filled in.
 #[derive(Clone, Copy, Debug)]
@@ -14,11 +12,4 @@ pub(crate) struct LockOptions {
     pub(crate) wait: Option<Duration>,
     /// The function that locks, shown to operators.
     pub(crate) function: &'static str,
-}
-
-impl LockOptions {
-    /// When waiting that starts now must be over.
-    pub(crate) fn wait_until(&self) -> Tick {
-        self.wait.map_or(Tick::NEVER, |wait| Tick::now() + wait)
-    }
 }

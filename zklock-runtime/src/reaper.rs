@@ -1,5 +1,5 @@
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -22,7 +22,7 @@ pub(crate) struct Reaper {
     table: Mutex<Table>,
     /// The earliest entry came forward.
     earlier: Notify,
-    /// The table became empty.
+    /// The table became empty after it was closed.
     empty: Notify,
     grace: Duration,
     engine: Handle,
@@ -30,9 +30,8 @@ pub(crate) struct Reaper {
 
 #[derive(Debug, Default)]
 struct Table {
+    /// By when they are due, which each hold keeps for us, and its id.
     queue: BTreeMap<(Tick, u64), Entry>,
-    /// When each hold is due, by its id.
-    due: HashMap<u64, Tick>,
     /// When the task will look again by itself.
     wake_at: Option<Tick>,
     is_closed: bool,
@@ -102,13 +101,13 @@ impl Reaper {
     fn add(&self, hold: &Arc<Hold>, watched: Watched) {
         let is_closed = {
             let mut table = self.table();
-            match table.phase(hold.id()) {
+            match table.entry(hold) {
+                Some(entry) if entry.phase == Phase::Deadline => entry.watched = watched,
                 // Ended on its way to its caller.
-                Some(Phase::Grace | Phase::Stopping) => return,
+                Some(_) => return,
                 None if hold.is_let_go() => return,
-                Some(Phase::Deadline) | None => {}
+                None => self.put(&mut table, hold, watched, hold.deadline(), Phase::Deadline),
             }
-            self.put(&mut table, hold.id(), watched, hold.deadline(), Phase::Deadline);
             table.is_closed
         };
         if is_closed {
@@ -140,7 +139,7 @@ impl Reaper {
         self.table().holds()
     }
 
-    /// Resolves when nothing is held. Cancel-safe.
+    /// Resolves when nothing is held, after `close`. Cancel-safe.
     pub(crate) async fn empty(&self) {
         loop {
             let empty = self.empty.notified();
@@ -157,14 +156,15 @@ impl Reaper {
     /// race each other, and with `let_go`, and only the first of them may be taken.
     fn step(&self, hold: &Arc<Hold>, from: Phase, due: Tick, to: Phase) {
         let mut table = self.table();
-        let Some(watched) = table.watched(hold.id(), from) else { return };
+        let Some(entry) = table.entry(hold).filter(|entry| entry.phase == from) else { return };
         // One that nobody takes is still given back when it is dropped, until it is over.
-        let watched = if to == Phase::Deadline { watched } else { Watched::Taken(hold.clone()) };
-        self.put(&mut table, hold.id(), watched, due, to);
+        let watched =
+            if to == Phase::Deadline { entry.watched.clone() } else { Watched::Taken(hold.clone()) };
+        self.put(&mut table, hold, watched, due, to);
     }
 
-    fn put(&self, table: &mut Table, id: u64, watched: Watched, due: Tick, phase: Phase) {
-        table.put(id, watched, due, phase);
+    fn put(&self, table: &mut Table, hold: &Hold, watched: Watched, due: Tick, phase: Phase) {
+        table.put(hold, watched, due, phase);
         if table.wake_at.is_none_or(|at| due < at) {
             table.wake_at = Some(due);
             self.earlier.notify_one();
@@ -179,8 +179,7 @@ impl Reaper {
         while let Some(first) = table.queue.first_entry()
             && first.key().0 <= now
         {
-            let ((_, id), Entry { watched, phase }) = first.remove_entry();
-            table.due.remove(&id);
+            let Entry { watched, phase } = first.remove();
             // One that is gone has given itself back.
             due.extend(watched.hold().map(|hold| Due { hold, phase }));
         }
@@ -191,7 +190,7 @@ impl Reaper {
                 // Should the database not answer either, the fence is what protects the next holder.
                 Phase::Grace | Phase::Stopping => Phase::Stopping,
             };
-            table.put(hold.id(), Watched::Taken(hold.clone()), now + self.grace, next);
+            table.put(hold, Watched::Taken(hold.clone()), now + self.grace, next);
         }
         let next = table.queue.first_key_value().map_or(Tick::NEVER, |((at, _), _)| *at);
         table.wake_at = Some(next);
@@ -200,31 +199,35 @@ impl Reaper {
 
     fn reap(&self, due: &Due) {
         let hold = &due.hold;
-        if self.table().phase(hold.id()).is_none() {
+        if self.table().entry(hold).is_none() {
             // Let go at this moment.
             return;
         }
         match due.phase {
             Phase::Deadline => {
                 if hold.overrun() {
-                    tracing::warn!(
-                        target: "zklock",
-                        function = hold.function(),
-                        path = %hold.path(),
-                        token = %hold.token(),
-                        held = ?hold.held_for(),
-                        "lock held past its timeout, stopping the body"
-                    );
+                    tell(|| {
+                        tracing::warn!(
+                            target: "zklock",
+                            function = hold.function(),
+                            path = %hold.path(),
+                            token = %hold.token(),
+                            held = ?hold.held_for(),
+                            "lock held past its timeout, stopping the body"
+                        );
+                    });
                 } else if hold.state() == State::Held {
                     // Extended at this moment.
                     self.step(hold, Phase::Grace, hold.deadline(), Phase::Deadline);
                 } else if hold.state() == State::Committing {
-                    tracing::warn!(
-                        target: "zklock",
-                        function = hold.function(),
-                        path = %hold.path(),
-                        "timeout passed while COMMIT is on its way, waiting for its answer"
-                    );
+                    tell(|| {
+                        tracing::warn!(
+                            target: "zklock",
+                            function = hold.function(),
+                            path = %hold.path(),
+                            "timeout passed while COMMIT is on its way, waiting for its answer"
+                        );
+                    });
                 }
             }
             Phase::Grace => self.stop(hold),
@@ -234,28 +237,32 @@ impl Reaper {
 
     /// The grace time is over and the hold was not let go: nobody is there to do it.
     fn stop(&self, hold: &Arc<Hold>) {
-        tracing::error!(
-            target: "zklock",
-            function = hold.function(),
-            path = %hold.path(),
-            token = %hold.token(),
-            held = ?hold.held_for(),
-            "the body does not yield (it blocks its thread, or nobody polls it); ending its transaction from outside \
-             and releasing the lock, its COMMIT will be refused"
-        );
+        tell(|| {
+            tracing::error!(
+                target: "zklock",
+                function = hold.function(),
+                path = %hold.path(),
+                token = %hold.token(),
+                held = ?hold.held_for(),
+                "the body does not yield (it blocks its thread, or nobody polls it); ending its transaction from outside \
+                 and releasing the lock, its COMMIT will be refused"
+            );
+        });
         match hold.transaction() {
             None => force_release(hold),
             Some(transaction) => {
                 let hold = hold.clone();
                 self.engine.spawn(async move {
                     if let Err(error) = transaction.stop().await {
-                        tracing::error!(
-                            target: "zklock",
-                            function = hold.function(),
-                            path = %hold.path(),
-                            %error,
-                            "the transaction could not be ended from outside"
-                        );
+                        tell(|| {
+                            tracing::error!(
+                                target: "zklock",
+                                function = hold.function(),
+                                path = %hold.path(),
+                                %error,
+                                "the transaction could not be ended from outside"
+                            );
+                        });
                     }
                     force_release(&hold);
                 });
@@ -275,13 +282,15 @@ fn force_release(hold: &Arc<Hold>) {
     }
     // The lock of one that is nested stays with the outer call.
     if !hold.is_nested() {
-        tracing::warn!(
-            target: "zklock",
-            function = hold.function(),
-            path = %hold.path(),
-            token = %hold.token(),
-            "lock released over the head of its body"
-        );
+        tell(|| {
+            tracing::warn!(
+                target: "zklock",
+                function = hold.function(),
+                path = %hold.path(),
+                token = %hold.token(),
+                "lock released over the head of its body"
+            );
+        });
     }
     hold.force_release();
 }
@@ -301,11 +310,11 @@ impl Overseer for Reaper {
 
     fn let_go(&self, hold: &Hold) {
         let mut table = self.table();
-        let removed = table.remove(hold.id());
-        let empty = table.queue.is_empty();
+        let removed = table.remove(hold);
+        let is_last = table.is_closed && table.queue.is_empty();
         drop(table);
         drop(removed);
-        if empty {
+        if is_last {
             self.empty.notify_waiters();
         }
     }
@@ -316,29 +325,26 @@ impl Table {
         self.queue.values().filter_map(|entry| entry.watched.hold()).collect()
     }
 
-    fn entry(&self, id: u64) -> Option<&Entry> {
-        let due = *self.due.get(&id)?;
-        self.queue.get(&(due, id))
+    fn entry(&mut self, hold: &Hold) -> Option<&mut Entry> {
+        self.queue.get_mut(&(hold.due()?, hold.id()))
     }
 
-    fn phase(&self, id: u64) -> Option<Phase> {
-        self.entry(id).map(|entry| entry.phase)
+    fn put(&mut self, hold: &Hold, watched: Watched, due: Tick, phase: Phase) {
+        self.remove(hold);
+        hold.set_due(Some(due));
+        self.queue.insert((due, hold.id()), Entry { watched, phase });
     }
 
-    fn watched(&self, id: u64, phase: Phase) -> Option<Watched> {
-        self.entry(id).filter(|entry| entry.phase == phase).map(|entry| entry.watched.clone())
+    fn remove(&mut self, hold: &Hold) -> Option<Entry> {
+        let due = hold.due()?;
+        hold.set_due(None);
+        self.queue.remove(&(due, hold.id()))
     }
+}
 
-    fn put(&mut self, id: u64, watched: Watched, due: Tick, phase: Phase) {
-        self.remove(id);
-        self.due.insert(id, due);
-        self.queue.insert((due, id), Entry { watched, phase });
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Entry> {
-        let due = self.due.remove(&id)?;
-        self.queue.remove(&(due, id))
-    }
+/// Says something to the subscribers of others. Should one of them panic, what is to be done next is done all the same.
+fn tell(say: impl FnOnce()) {
+    drop(panic::catch_unwind(AssertUnwindSafe(say)));
 }
 
 /// How long the reaper sleeps at most while anything has a deadline.
@@ -349,9 +355,11 @@ async fn run(reaper: Arc<Reaper>) {
     loop {
         let (due, next) = reaper.take_due();
         for entry in &due {
-            // It calls the subscribers and wakers of others: one that panics must not end the reaper.
+            // It calls the wakers of others: one that panics must not end the reaper.
             if panic::catch_unwind(AssertUnwindSafe(|| reaper.reap(entry))).is_err() {
-                tracing::error!(target: "zklock", path = %entry.hold.path(), "a subscriber or a waker panicked");
+                tell(|| {
+                    tracing::error!(target: "zklock", path = %entry.hold.path(), "a waker panicked");
+                });
             }
         }
         if due.is_empty() {

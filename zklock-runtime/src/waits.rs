@@ -1,15 +1,16 @@
 //! Who waits for whom inside this process: finds the circles that would never end, and is what a snapshot shows.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{clock::Tick, error::Error, path::LockPath};
+use crate::{backend::Backend, clock::Tick, error::Error, hold::Hold, path::LockPath};
 
 /// The calls of one `Locks` that wait, and the paths that its holds are on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Waits {
+    backend: Arc<dyn Backend>,
     graph: Mutex<Graph>,
 }
 
@@ -17,7 +18,7 @@ pub(crate) struct Waits {
 struct Graph {
     /// What each waiting call is after.
     waiting: HashMap<u64, Waiting>,
-    /// Which hold is on a path, by its id.
+    /// Which hold is on a path, by its id, where the backend does not know.
     holders: HashMap<LockPath, u64>,
     last: u64,
 }
@@ -33,6 +34,10 @@ pub(crate) struct Waiting {
 }
 
 impl Waits {
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Arc<Self> {
+        Arc::new(Self { backend, graph: Mutex::default() })
+    }
+
     /// Notes that a call under the holds `under` waits for `path`, until the returned value is dropped.
     ///
     /// Errors with `Deadlock` where a circle of holders leads back to one of them. Looking when a wait starts is
@@ -42,21 +47,37 @@ impl Waits {
         under: Vec<u64>,
         path: &LockPath,
         function: &'static str,
+        since: Tick,
     ) -> Result<Ticket, Error> {
         let mut graph = self.graph();
-        if let Some(cycle) = graph.cycle(&under, path) {
+        if let Some(cycle) = graph.cycle(&*self.backend, &under, path) {
             return Err(Error::Deadlock { path: path.clone(), cycle });
         }
         graph.last += 1;
         let id = graph.last;
-        graph.waiting.insert(id, Waiting { path: path.clone(), function, since: Tick::now(), under });
+        graph.waiting.insert(id, Waiting { path: path.clone(), function, since, under });
         Ok(Ticket { waits: self.clone(), id })
     }
 
-    /// Notes that the hold `id` is on `path`, until the returned value is dropped.
-    pub(crate) fn hold(self: &Arc<Self>, id: u64, path: &LockPath) -> Holding {
-        self.graph().holders.insert(path.clone(), id);
-        Holding { waits: self.clone(), id, path: path.clone() }
+    /// Notes that `hold` is on its path, and says whether it had to be.
+    pub(crate) fn held(&self, hold: &Hold) -> bool {
+        // One that ended on its way may have a successor, which is then noted.
+        let is_to_be_noted = !self.backend.knows_holders() && !hold.is_let_go();
+        if is_to_be_noted {
+            self.graph().holders.insert(hold.path().clone(), hold.id());
+        }
+        is_to_be_noted
+    }
+
+    /// Ends what `held` has noted.
+    pub(crate) fn not_held(&self, hold: &Hold) {
+        let mut graph = self.graph();
+        // The next holder may have been noted already.
+        if let Entry::Occupied(noted) = graph.holders.entry(hold.path().clone())
+            && *noted.get() == hold.id()
+        {
+            noted.remove();
+        }
     }
 
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
@@ -72,19 +93,20 @@ impl Waits {
 
 impl Graph {
     /// The paths of the circle that a wait under the holds `under` for `path` would close.
-    fn cycle(&self, under: &[u64], path: &LockPath) -> Option<Vec<LockPath>> {
+    fn cycle(&self, backend: &dyn Backend, under: &[u64], path: &LockPath) -> Option<Vec<LockPath>> {
         if under.is_empty() {
             return None;
         }
         let mut ways = vec![vec![path.clone()]];
         let mut seen = vec![path.clone()];
         while let Some(way) = ways.pop() {
-            let Some(holder) = way.last().and_then(|path| self.holders.get(path)) else { continue };
-            if under.contains(holder) {
+            let on = |path| backend.holder(path).or_else(|| self.holders.get(path).copied());
+            let Some(holder) = way.last().and_then(on) else { continue };
+            if under.contains(&holder) {
                 return Some(way);
             }
             // A body that joins futures may wait for several paths at once: each is a way that the circle may take.
-            for next in self.waiting.values().filter(|waiting| waiting.under.contains(holder)) {
+            for next in self.waiting.values().filter(|waiting| waiting.under.contains(&holder)) {
                 if !seen.contains(&next.path) {
                     seen.push(next.path.clone());
                     let mut longer = way.clone();
@@ -107,23 +129,5 @@ pub(crate) struct Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.waits.graph().waiting.remove(&self.id);
-    }
-}
-
-/// A path that is noted as held.
-#[derive(Debug)]
-pub(crate) struct Holding {
-    waits: Arc<Waits>,
-    id: u64,
-    path: LockPath,
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        let mut graph = self.waits.graph();
-        // The next holder may have been noted already.
-        if graph.holders.get(&self.path) == Some(&self.id) {
-            graph.holders.remove(&self.path);
-        }
     }
 }

@@ -184,6 +184,26 @@ impl Ensemble {
         Ok(())
     }
 
+    /// What an operator may do in despair: kills all servers that run, removes all their data, starts them again on the
+    /// same ports, and waits until they serve. It is another ensemble then: all sessions are over, and transaction
+    /// numbers start from the beginning.
+    pub async fn wipe(&self) -> Result<(), Error> {
+        self.members.iter().try_for_each(ZooKeeper::kill)?;
+        self.members.iter().try_for_each(ZooKeeper::wipe_data)?;
+        self.members.iter().try_for_each(ZooKeeper::start_again)?;
+        self.wait_until_serving().await
+    }
+
+    /// Restarts the servers one after the other, as for an upgrade: the next one goes when the last one is back and
+    /// follows a leader, so that there is a majority all the time.
+    pub async fn restart_rolling(&self, order: impl IntoIterator<Item = usize>) -> Result<(), Error> {
+        for member in order {
+            self.member(member).restart().await?;
+            self.leader().await?;
+        }
+        Ok(())
+    }
+
     /// For ZooKeeper clients, by way of the proxies: `127.0.0.1:23456,127.0.0.1:23457,...`.
     pub fn connect_string(&self) -> String {
         let addresses: Vec<_> = self.proxies.iter().map(|proxy| proxy.addr().to_string()).collect();

@@ -40,6 +40,11 @@ pub fn send(process: u32, signal: Signal) -> Result<(), Error> {
         Signal::Continue => rustix::process::Signal::CONT,
         Signal::Kill => rustix::process::Signal::KILL,
     };
+    send_any(process, signal)
+}
+
+/// Any signal, for those that mean something to one program only.
+pub(crate) fn send_any(process: u32, signal: rustix::process::Signal) -> Result<(), Error> {
     let Some(id) = i32::try_from(process).ok().and_then(Pid::from_raw) else { return Ok(()) };
     match kill_process(id, signal) {
         Ok(()) | Err(Errno::SRCH) => Ok(()),

@@ -2,6 +2,14 @@
 //! what they wrote down for anything that must not be.
 //!
 //! `cargo run --release -p zklock-testkit --bin torture -- --minutes 2 --seed 1`
+//!
+//! Two hands make faults at a time: one those of the lock service, its network and its operators, the other those of
+//! the processes, the database and the way there. Each deals its kinds of faults from a deck, so that a few minutes have
+//! all of them, and all are counted and printed. A fault says two things of itself: which promise it excuses from
+//! ([`Excuse`]), which is close to none, and whom it may disturb with all promises kept ([`Reach`]): an error that is told to
+//! a caller while nothing reaches him is a violation.
+//!
+//! The seed decides what is done, and not when it meets what: a run cannot be repeated to the letter.
 
 mod args;
 mod event;
@@ -9,9 +17,12 @@ mod faults;
 mod history;
 mod holder;
 mod log;
+mod operator;
+mod process_faults;
 mod processes;
 mod random;
 mod record;
+mod stalls;
 mod supervisor;
 mod work;
 
@@ -19,7 +30,7 @@ use std::process::ExitCode;
 
 use self::args::Args;
 pub use self::event::{Event, Outcome, What};
-pub use self::history::{Excuse, FaultWindow, History, Increment, Violation, check};
+pub use self::history::{Excuse, FaultWindow, History, Increment, Reach, Violation, Whose, check};
 
 /// The program: a failure if anything was wrong, 2 if it could not be run.
 pub fn main() -> ExitCode {

@@ -123,3 +123,25 @@ async fn clients_are_cut_off_one_member_at_a_time() -> Result<(), Error> {
 async fn node_count(member: &zklock_testkit::ZooKeeper) -> Option<u64> {
     member.metric("zk_znode_count").await.ok()
 }
+
+/// A client that may go from one to the other notices no more than that.
+#[tokio::test]
+async fn a_rolling_restart_forgets_nothing_and_a_wipe_all() -> Result<(), Error> {
+    let ensemble = Ensemble::start(3).await?;
+    let before: Vec<_> = (0..3).map(|member| ensemble.member(member).process_id()).collect();
+    ensemble.member(0).create_node("/kept", b"").await?;
+    ensemble.restart_rolling([2, 0, 1]).await?;
+    for (member, before) in before.into_iter().enumerate() {
+        assert_ne!(ensemble.member(member).process_id(), before);
+        wait_until(ENOUGH, "the member to catch up", async || {
+            ensemble.member(member).node("/kept").await.is_ok_and(|node| node.is_some())
+        })
+        .await?;
+    }
+    ensemble.wipe().await?;
+    assert_eq!(ensemble.followers().await?.len(), 2);
+    for member in 0..3 {
+        assert_eq!(ensemble.member(member).node("/kept").await?, None);
+    }
+    Ok(())
+}

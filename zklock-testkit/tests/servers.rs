@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use zklock_testkit::{Error, MariaDb, Mode, Postgres, ZooKeeper, expire_session, wait_until};
+use zklock_testkit::{Error, MariaDb, Mode, Postgres, Shutdown, ZooKeeper, expire_session, wait_until};
 
 const ENOUGH: Duration = Duration::from_secs(30);
 /// For what must not happen: long enough that it would have.
@@ -24,6 +24,11 @@ async fn zookeeper_forgets_nothing_when_killed() -> Result<(), Error> {
     assert_eq!(zookeeper.port(), port);
     let node = zookeeper.node("/kept").await?.expect("the node is still there");
     assert_eq!((node.data.as_slice(), node.ephemeral_owner, node.children), (b"safe".as_slice(), 0, 0));
+    assert_eq!(zookeeper.children("/").await?, ["kept", "zookeeper"]);
+    assert!(!zookeeper.delete_node_while("/kept", "/missing").await?);
+    assert!(!zookeeper.delete_node_while("/missing", "/kept").await?);
+    zookeeper.create_node("/goes", b"").await?;
+    assert!(zookeeper.delete_node_while("/goes", "/kept").await?);
     assert_eq!(zookeeper.children("/").await?, ["kept", "zookeeper"]);
     assert!(zookeeper.delete_node("/kept").await?);
     assert!(!zookeeper.delete_node("/kept").await?);
@@ -107,6 +112,19 @@ async fn postgres_keeps_what_was_committed_and_comes_back() -> Result<(), Error>
 
     assert_eq!(postgres.sql(&url, "SELECT id FROM orders").await?, "42");
     assert_eq!(postgres.sql(&url, running).await?, "0");
+    Ok(())
+}
+
+#[tokio::test]
+async fn postgres_is_shut_down_and_comes_back() -> Result<(), Error> {
+    let postgres = Postgres::start().await?;
+    let url = postgres.create_database("shop").await?;
+    postgres.sql(&url, "CREATE TABLE orders (id int)").await?;
+    for (shutdown, orders) in [(Shutdown::Fast, "1"), (Shutdown::Immediate, "2")] {
+        postgres.sql(&url, "INSERT INTO orders VALUES (1)").await?;
+        postgres.restart_after(shutdown).await?;
+        assert_eq!(postgres.sql(&url, "SELECT count(*) FROM orders").await?, orders, "{shutdown:?}");
+    }
     Ok(())
 }
 

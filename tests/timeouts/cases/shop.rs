@@ -39,12 +39,15 @@ impl Shop {
 
     /// With the shop's own connections in `pool`, and the observer's by `options`.
     pub(super) async fn open_on(options: Options, pool: Pool<Database>) -> Outcome<Self> {
+        Self::open_with(options, pool, Duration::from_secs(1)).await
+    }
+
+    pub(super) async fn open_with(options: Options, pool: Pool<Database>, grace: Duration) -> Outcome<Self> {
         let mut connection = pool.acquire().await?;
         sqlx::query("CREATE TABLE orders (id BIGINT NOT NULL PRIMARY KEY, written_by INT NOT NULL)")
             .execute(&mut *connection)
             .await?;
         drop(connection);
-        let grace = Duration::from_secs(1);
         let locks = Locks::builder("memory:")
             .grace(grace)
             .default_timeout(None)

@@ -1,49 +1,44 @@
+mod grants;
+mod tree;
+
 use std::{
-    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
 };
 
-use tokio::{runtime::Handle, sync::oneshot};
-use uuid::Uuid;
+use tokio::sync::oneshot;
 
+use self::{grants::Grants, tree::Tree};
 use super::{Backend, BoxFuture, Deletes, QueueEntry, Request};
+#[cfg(feature = "sqlx")]
+use crate::token::Ensemble;
 use crate::{
     clock::Tick,
-    engine::sleep_until,
     error::Error,
-    hold::{Contender, Done, Grant, Hold, Validity},
+    hold::{Contender, Done, Hold},
+    options::LockOptions,
     path::LockPath,
-    token::{Ensemble, FencingToken},
+    timers::Timers,
 };
 
 /// Locks of this process alone, with the semantics of the servers.
 pub(crate) struct Memory {
     table: Arc<Table>,
-    timers: Handle,
+    timers: Arc<Timers>,
 }
 
 struct Table {
     state: Mutex<State>,
     identity: Arc<str>,
-    validity: Arc<Validity>,
 }
 
 struct State {
     queues: HashMap<LockPath, Queue>,
     tree: Tree,
-    last_token: u64,
+    grants: Grants,
     last_waiter: u64,
     closed: bool,
-}
-
-/// What stands on which path, as the nodes of a server would: one that is an unfair lock cannot have others below it.
-#[derive(Default)]
-struct Tree {
-    unfair: HashSet<Box<str>>,
-    /// How many queues there are below a path.
-    below: HashMap<Box<str>, usize>,
 }
 
 /// One path. It exists while somebody holds or waits.
@@ -54,15 +49,17 @@ struct Queue {
 }
 
 struct Holder {
-    token: FencingToken,
+    id: u64,
+    /// Of its token, which all else is the same for.
+    number: u64,
     function: &'static str,
-    since: SystemTime,
+    since: Tick,
 }
 
 struct Waiter {
     id: u64,
-    request: Request,
-    since: SystemTime,
+    request: Arc<Request>,
+    since: Tick,
     turn: oneshot::Sender<Turn>,
 }
 
@@ -80,22 +77,34 @@ enum Tried {
 }
 
 impl Memory {
-    pub(crate) fn new(identity: Arc<str>, timers: Handle) -> Self {
+    pub(crate) fn new(identity: Arc<str>, timers: Arc<Timers>) -> Self {
         let state = State {
             queues: HashMap::new(),
             tree: Tree::default(),
-            last_token: 0,
+            grants: Grants::new(),
             last_waiter: 0,
             closed: false,
         };
-        let table = Table { state: Mutex::new(state), identity, validity: Validity::unlimited() };
-        Self { table: Arc::new(table), timers }
+        Self { table: Arc::new(Table { state: Mutex::new(state), identity }), timers }
     }
 }
 
 impl Backend for Memory {
+    fn take(&self, path: &LockPath, options: LockOptions, now: Tick) -> Result<Option<Arc<Hold>>, Error> {
+        self.table.take(&mut self.table.lock(), path, options, now)
+    }
+
+    fn knows_holders(&self) -> bool {
+        true
+    }
+
+    fn holder(&self, path: &LockPath) -> Option<u64> {
+        self.table.lock().queues.get(path)?.holder.as_ref().map(|holder| holder.id)
+    }
+
     fn acquire(&self, request: Request) -> BoxFuture<Result<Arc<Hold>, Error>> {
         let (table, timers) = (self.table.clone(), self.timers.clone());
+        let request = Arc::new(request);
         Box::pin(async move {
             let asked = Tick::now();
             let mut place = Place::Back;
@@ -107,10 +116,10 @@ impl Backend for Memory {
                 };
                 let turn = tokio::select! {
                     biased;
-                    turn = &mut waiting.turn => turn.map_err(|_| Error::Closed)?,
-                    () = sleep_until(&timers, request.wait_until) => match waiting.give_up() {
+                    turn = waiting.turn() => turn?,
+                    () = timers.sleep_until(request.wait_until) => match waiting.give_up() {
                         Some(turn) => turn,
-                        None => return Err(busy(&request, asked, table.holder(&request.path))),
+                        None => return Err(busy(&request, asked, table.describe_holder(&request.path))),
                     },
                 };
                 match turn {
@@ -159,82 +168,101 @@ enum Place {
 }
 
 impl Table {
-    fn try_acquire(self: &Arc<Self>, request: &Request, place: Place) -> Result<Tried, Error> {
-        let (path, options) = (&request.path, request.options);
+    fn try_acquire(self: &Arc<Self>, request: &Arc<Request>, place: Place) -> Result<Tried, Error> {
+        let path = &request.path;
         let mut state = self.lock();
+        let now = Tick::now();
+        if let Some(hold) = self.take(&mut state, path, request.options, now)? {
+            return Ok(Tried::Granted(hold));
+        }
+        let State { queues, last_waiter, .. } = &mut *state;
+        // It is there, since somebody else has it.
+        let queue = queues.get_mut(path).ok_or(Error::Closed)?;
+        if request.wait_until <= now {
+            return Ok(Tried::Busy(queue.describe_holder(&self.identity)));
+        }
+        *last_waiter += 1;
+        let id = *last_waiter;
+        let (sender, turn) = oneshot::channel();
+        let waiter = Waiter { id, request: request.clone(), since: now, turn: sender };
+        match place {
+            Place::Back => queue.waiters.push_back(waiter),
+            Place::Front => queue.waiters.push_front(waiter),
+        }
+        drop(state);
+        Ok(Tried::Waiting(Waiting { table: self.clone(), request: request.clone(), id, turn: Some(turn) }))
+    }
+
+    /// Grants the lock if it is free and nobody is before us.
+    fn take(
+        self: &Arc<Self>,
+        state: &mut State,
+        path: &LockPath,
+        options: LockOptions,
+        now: Tick,
+    ) -> Result<Option<Arc<Hold>>, Error> {
         if state.closed {
             return Err(Error::Closed);
         }
-        let queue = state.queue(path, options.fair)?;
+        let State { queues, tree, grants, .. } = state;
+        if !options.fair {
+            tree.watch_over(|| queues.keys());
+        }
+        let queue = match queues.entry(path.clone()) {
+            Entry::Occupied(queue) => queue.into_mut(),
+            Entry::Vacant(place) => {
+                tree.add(path, options.fair)?;
+                place.insert(Queue { fair: options.fair, holder: None, waiters: VecDeque::new() })
+            }
+        };
         if queue.fair != options.fair {
             return Err(Error::WrongKind { path: path.clone(), found: kind(queue.fair).to_owned() });
         }
         let first = !queue.fair || queue.waiters.is_empty();
-        if queue.holder.is_none() && first {
-            return Ok(Tried::Granted(self.grant(&mut state, request)));
-        }
-        if request.wait_until <= Tick::now() {
-            return Ok(Tried::Busy(queue.describe_holder(&self.identity)));
-        }
-        state.last_waiter += 1;
-        let id = state.last_waiter;
-        let (sender, turn) = oneshot::channel();
-        let waiter = Waiter { id, request: request.clone(), since: SystemTime::now(), turn: sender };
-        if let Some(queue) = state.queues.get_mut(path) {
-            match place {
-                Place::Back => queue.waiters.push_back(waiter),
-                Place::Front => queue.waiters.push_front(waiter),
-            }
-        }
-        drop(state);
-        Ok(Tried::Waiting(Waiting { table: self.clone(), path: path.clone(), id, turn }))
+        let free = queue.holder.is_none() && first;
+        Ok(free.then(|| self.grant(queue, grants, path, options, now)))
     }
 
     /// Makes the hold and notes it as the holder.
-    fn grant(self: &Arc<Self>, state: &mut State, request: &Request) -> Arc<Hold> {
-        let (path, options) = (&request.path, request.options);
-        // From the wall clock, so that a restart over the same database does not go back.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
-        state.last_token = now.max(state.last_token.saturating_add(1));
-        let token = FencingToken::new(Ensemble::MEMORY, state.last_token, 0, 0);
-        if let Some(queue) = state.queues.get_mut(path) {
-            queue.holder = Some(Holder { token, function: options.function, since: SystemTime::now() });
-        }
-        let grant = Grant {
-            path: path.clone(),
-            fence_key: path.as_str().into(),
-            options,
-            token,
-            attempt: Uuid::new_v4(),
-            validity: self.validity.clone(),
-        };
-        let hold = Hold::new(grant, Box::new(Occupant { table: self.clone(), path: path.clone(), token }));
-        request.granted(&hold);
+    fn grant(
+        self: &Arc<Self>,
+        queue: &mut Queue,
+        grants: &mut Grants,
+        path: &LockPath,
+        options: LockOptions,
+        now: Tick,
+    ) -> Arc<Hold> {
+        let (grant, number) = grants.next(now, path, options);
+        let occupant = Occupant { table: self.clone(), path: path.clone(), number };
+        let hold = Hold::granted_at(now, grant, Box::new(occupant));
+        queue.holder = Some(Holder { id: hold.id(), number, function: options.function, since: now });
         hold
     }
 
     /// The holder is gone: the next one's turn.
-    fn release(self: &Arc<Self>, path: &LockPath, token: FencingToken) {
-        let mut state = self.lock();
-        if let Some(queue) = state.queues.get_mut(path)
-            && queue.holder.as_ref().is_some_and(|holder| holder.token == token)
-        {
-            queue.holder = None;
-        }
-        self.next(state, path);
+    fn release(self: &Arc<Self>, path: &LockPath, number: u64) {
+        let state = self.lock();
+        self.next(state, path, |holder| holder.number == number);
     }
 
     /// Gives a free lock to whoever waits, and forgets the path when nobody does.
-    fn next(self: &Arc<Self>, mut state: MutexGuard<'_, State>, path: &LockPath) {
+    fn next(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        path: &LockPath,
+        is_gone: impl Fn(&Holder) -> bool,
+    ) {
+        let State { queues, tree, grants, .. } = &mut *state;
+        let Entry::Occupied(mut entry) = queues.entry(path.clone()) else { return };
+        let queue = entry.get_mut();
+        queue.holder.take_if(|holder| is_gone(holder));
         // A grant that its waiter no longer takes is given back by its drop, which comes here again: it must not
         // happen with the table locked.
         let mut untaken = None;
-        while let Some(queue) = state.queues.get_mut(path)
-            && queue.holder.is_none()
-        {
+        while queue.holder.is_none() {
             let Some(waiter) = queue.waiters.pop_front() else {
-                state.forget(path);
+                entry.remove();
+                tree.remove(path);
                 break;
             };
             if waiter.turn.is_closed() {
@@ -246,14 +274,15 @@ impl Table {
                 }
                 continue;
             }
-            let hold = self.grant(&mut state, &waiter.request);
+            let hold = self.grant(queue, grants, path, waiter.request.options, Tick::now());
+            waiter.request.granted(&hold);
             untaken = waiter.turn.send(Turn::Granted(hold)).err();
         }
         drop(state);
         drop(untaken);
     }
 
-    fn holder(&self, path: &LockPath) -> Option<String> {
+    fn describe_holder(&self, path: &LockPath) -> Option<String> {
         self.lock().queues.get(path).map(|queue| queue.describe_holder(&self.identity))
     }
 
@@ -264,11 +293,13 @@ impl Table {
             is_holder,
             identity: Some(self.identity.as_ref().to_owned()),
             function: Some(function.to_owned()),
-            since: Some(since),
+            since: Some(Tick::on_the_wall(since)),
             name,
         };
-        let holder =
-            queue.holder.iter().map(|h| entry(true, h.function, h.since, format!("token {}", h.token)));
+        let holder = queue
+            .holder
+            .iter()
+            .map(|h| entry(true, h.function, h.since, format!("token {}", grants::token(h.number))));
         let waiters = queue
             .waiters
             .iter()
@@ -283,17 +314,6 @@ impl Table {
 }
 
 impl State {
-    /// The queue of `path`, made where there is none.
-    fn queue(&mut self, path: &LockPath, fair: bool) -> Result<&mut Queue, Error> {
-        match self.queues.entry(path.clone()) {
-            Entry::Occupied(queue) => Ok(queue.into_mut()),
-            Entry::Vacant(place) => {
-                self.tree.add(path, fair)?;
-                Ok(place.insert(Queue { fair, holder: None, waiters: VecDeque::new() }))
-            }
-        }
-    }
-
     fn forget(&mut self, path: &LockPath) {
         if self.queues.remove(path).is_some() {
             self.tree.remove(path);
@@ -301,43 +321,19 @@ impl State {
     }
 }
 
-impl Tree {
-    fn add(&mut self, path: &LockPath, fair: bool) -> Result<(), Error> {
-        let wrong = |found| Err(Error::WrongKind { path: path.clone(), found });
-        if let Some(above) = above(path).find(|above| self.unfair.contains(*above)) {
-            return wrong(format!("\"{above}\" above it is {}", kind(false)));
-        }
-        if !fair && self.below.contains_key(path.as_str()) {
-            return wrong("there are locks below it".to_owned());
-        }
-        for above in above(path) {
-            *self.below.entry(above.into()).or_default() += 1;
-        }
-        if !fair {
-            self.unfair.insert(path.as_str().into());
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, path: &LockPath) {
-        self.unfair.remove(path.as_str());
-        for above in above(path) {
-            if let Some(count) = self.below.get_mut(above) {
-                *count -= 1;
-                if *count == 0 {
-                    self.below.remove(above);
-                }
-            }
-        }
-    }
-}
-
-/// The paths above `path`, the root left out.
-fn above(path: &LockPath) -> impl Iterator<Item = &str> {
-    path.as_str().match_indices('/').skip(1).map(|(end, _)| &path.as_str()[..end])
-}
-
 impl Queue {
+    fn leave(&mut self, waiter: u64) {
+        // In the order of their ids, but for those of an unfair lock that have come back to the front.
+        let place = if self.fair {
+            self.waiters.binary_search_by_key(&waiter, |each| each.id).ok()
+        } else {
+            self.waiters.iter().position(|each| each.id == waiter)
+        };
+        if let Some(place) = place {
+            self.waiters.remove(place);
+        }
+    }
+
     fn describe_holder(&self, identity: &str) -> String {
         match &self.holder {
             Some(holder) => format!("{identity} in {}", holder.function),
@@ -349,23 +345,36 @@ impl Queue {
 /// A place in the queue; dropped by a caller that goes away.
 struct Waiting {
     table: Arc<Table>,
-    path: LockPath,
+    request: Arc<Request>,
     id: u64,
-    turn: oneshot::Receiver<Turn>,
+    /// Until it has come, and been taken.
+    turn: Option<oneshot::Receiver<Turn>>,
 }
 
 impl Waiting {
+    /// Cancel-safe.
+    async fn turn(&mut self) -> Result<Turn, Error> {
+        let Some(turn) = &mut self.turn else { return std::future::pending().await };
+        let came = turn.await;
+        self.turn = None;
+        came.map_err(|_| Error::Closed)
+    }
+
     /// Leaves the queue, unless the turn has come at this very moment.
     fn give_up(&mut self) -> Option<Turn> {
+        let mut turn = self.turn.take()?;
         let mut state = self.table.lock();
-        self.turn.close();
-        let turn = self.turn.try_recv().ok();
-        if turn.is_none()
-            && let Some(queue) = state.queues.get_mut(&self.path)
+        turn.close();
+        let came = turn.try_recv().ok();
+        if came.is_none()
+            && let Some(queue) = state.queues.get_mut(&self.request.path)
         {
-            queue.waiters.retain(|waiter| waiter.id != self.id);
+            queue.leave(self.id);
+            if queue.holder.is_none() && queue.waiters.is_empty() {
+                state.forget(&self.request.path);
+            }
         }
-        turn
+        came
     }
 }
 
@@ -373,19 +382,9 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         match self.give_up() {
             // Its drop gives it back.
-            Some(Turn::Granted(_)) => {}
-            // Somebody else must be told that the lock is free. After a turn that was taken this is never reached:
-            // the channel is empty then.
-            Some(Turn::Free) => self.table.next(self.table.lock(), &self.path),
-            None => {
-                let mut state = self.table.lock();
-                if let Some(queue) = state.queues.get(&self.path)
-                    && queue.holder.is_none()
-                    && queue.waiters.is_empty()
-                {
-                    state.forget(&self.path);
-                }
-            }
+            Some(Turn::Granted(_)) | None => {}
+            // Somebody else must be told that the lock is free.
+            Some(Turn::Free) => self.table.next(self.table.lock(), &self.request.path, |_| false),
         }
     }
 }
@@ -393,12 +392,12 @@ impl Drop for Waiting {
 struct Occupant {
     table: Arc<Table>,
     path: LockPath,
-    token: FencingToken,
+    number: u64,
 }
 
 impl Contender for Occupant {
     fn release(self: Box<Self>, done: Done) {
-        self.table.release(&self.path, self.token);
+        self.table.release(&self.path, self.number);
         drop(done);
     }
 }
@@ -421,7 +420,7 @@ impl fmt::Debug for Occupant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Occupant")
             .field("path", &self.path)
-            .field("token", &self.token)
+            .field("number", &self.number)
             .finish_non_exhaustive()
     }
 }

@@ -23,6 +23,24 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// The futures are `'static` and may be polled from any thread and any runtime, or none: timers and I/O are the
 /// backend's own, on the thread of its `Locks`.
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
+    /// Grants a lock that is free, where that can be known without a server; `None` sends the caller to `acquire`. Whoever
+    /// calls it takes what is granted in the same breath, so the overseer is not told.
+    ///
+    /// Errors: what `acquire` would say at once, but for `Busy`.
+    fn take(&self, _path: &LockPath, _options: LockOptions, _now: Tick) -> Result<Option<Arc<Hold>>, Error> {
+        Ok(None)
+    }
+
+    /// Whether [`holder`](Self::holder) can tell. Of a backend that cannot, the holders are noted one by one.
+    fn knows_holders(&self) -> bool {
+        false
+    }
+
+    /// Which hold of this process is on `path`, by its id.
+    fn holder(&self, _path: &LockPath) -> Option<u64> {
+        None
+    }
+
     /// Waits in the queue of a path. Dropping the future withdraws: the contender goes away by itself, and a grant
     /// that comes too late is given back.
     ///
@@ -88,7 +106,8 @@ pub struct QueueEntry {
     pub is_holder: bool,
     /// Who it is: what its `Locks` was given as `identity`. `None` for a contender that is not zklock's.
     pub identity: Option<String>,
-    /// The function that locks, where known.
+    /// The function that locks, where known. Of an unfair lock that was passed on within a process, and of its `since`,
+    /// the first one that had it there.
     pub function: Option<String>,
     /// Since when it has been in the queue, by the clock of its own machine or of the server.
     pub since: Option<SystemTime>,

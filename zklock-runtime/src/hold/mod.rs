@@ -14,13 +14,13 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use tokio::sync::{Notify, futures::OwnedNotified};
 use uuid::Uuid;
 
-use self::state::{Refusal, Word};
+use self::state::{Outer, Refusal, Word};
 pub(crate) use self::{state::State, validity::Validity};
 use crate::{
     clock::Tick,
@@ -36,17 +36,26 @@ use crate::{
 /// the step, and each step can be taken once.
 pub(crate) struct Hold {
     id: u64,
-    grant: Grant,
+    path: LockPath,
+    fence_key: Arc<str>,
+    fair: bool,
+    function: &'static str,
+    token: FencingToken,
+    attempt: Uuid,
+    validity: Arc<Validity>,
     since: Tick,
-    since_wall: SystemTime,
     deadline: AtomicU64,
+    /// Where its overseer finds it: for that one alone to read and write.
+    due: AtomicU64,
     state: Word,
     /// The code of the reason for which it is to end as soon as no nested COMMIT is on its way any more; else zero.
     late: AtomicU8,
     /// This hold's own COMMIT was started, and those that it is nested in know of it.
     has_commit: AtomicBool,
-    /// Wakes whoever must stop when the hold ends, and whoever waits for the contender to be gone.
-    changed: Arc<Notify>,
+    /// Wakes whoever must stop when the hold ends, and whoever waits for the contender to be gone. Made by the first who
+    /// waits, and that of the grant itself, whichever entry into it this is: see [`notify`](Self::notify).
+    changed: OnceLock<Arc<Notify>>,
+    is_waited_for: AtomicBool,
     gone: AtomicBool,
     slot: Mutex<Slot>,
     overseer: OnceLock<Arc<dyn Overseer>>,
@@ -103,44 +112,62 @@ struct Slot {
 
 impl Hold {
     /// A hold whose contender is `contender`.
+    #[cfg_attr(
+        not(any(feature = "zookeeper", all(test, feature = "sqlx"))),
+        expect(dead_code, reason = "memory has read the clock already")
+    )]
     pub(crate) fn new(grant: Grant, contender: Box<dyn Contender>) -> Arc<Self> {
-        let deadline = grant.options.timeout.map_or(Tick::NEVER, |timeout| Tick::now() + timeout);
-        Arc::new(Self::build(grant, Some(contender), deadline, None))
+        Self::granted_at(Tick::now(), grant, contender)
+    }
+
+    /// The same, for whoever has just looked at the clock.
+    pub(crate) fn granted_at(now: Tick, grant: Grant, contender: Box<dyn Contender>) -> Arc<Self> {
+        let deadline = grant.options.timeout.map_or(Tick::NEVER, |timeout| now + timeout);
+        Arc::new(Self::build(grant, Some(contender), now, deadline, None))
     }
 
     /// The same grant entered again by the task that has it: no contender of its own, and never longer than the
     /// outer one.
     pub(crate) fn nested(outer: &Arc<Self>, options: LockOptions) -> Arc<Self> {
-        let own = options.timeout.map_or(Tick::NEVER, |timeout| Tick::now() + timeout);
+        let now = Tick::now();
+        let own = options.timeout.map_or(Tick::NEVER, |timeout| now + timeout);
         let grant = Grant {
-            path: outer.grant.path.clone(),
-            fence_key: outer.grant.fence_key.clone(),
+            path: outer.path.clone(),
+            fence_key: outer.fence_key.clone(),
             options,
-            token: outer.grant.token,
-            attempt: outer.grant.attempt,
-            validity: outer.grant.validity.clone(),
+            token: outer.token,
+            attempt: outer.attempt,
+            validity: outer.validity.clone(),
         };
-        Arc::new(Self::build(grant, None, own.min(outer.deadline()), Some(outer.clone())))
+        Arc::new(Self::build(grant, None, now, own.min(outer.deadline()), Some(outer.clone())))
     }
 
     fn build(
         grant: Grant,
         contender: Option<Box<dyn Contender>>,
+        since: Tick,
         deadline: Tick,
         parent: Option<Arc<Self>>,
     ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
+        let Grant { path, fence_key, options, token, attempt, validity } = grant;
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            grant,
-            since: Tick::now(),
-            since_wall: SystemTime::now(),
+            path,
+            fence_key,
+            fair: options.fair,
+            function: options.function,
+            token,
+            attempt,
+            validity,
+            since,
             deadline: AtomicU64::new(deadline.as_nanos()),
+            due: AtomicU64::new(NOWHERE.as_nanos()),
             state: Word::held(),
             late: AtomicU8::new(0),
             has_commit: AtomicBool::new(false),
-            // One for a grant and all that enters it again: whoever waits for an end of one waits for them all.
-            changed: parent.as_ref().map_or_else(Arc::default, |parent| parent.changed.clone()),
+            changed: OnceLock::new(),
+            is_waited_for: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             slot: Mutex::new(Slot {
                 contender,
@@ -164,39 +191,57 @@ impl Hold {
 
     /// The id of the grant itself, whichever entry into it this is.
     pub(crate) fn root_id(&self) -> u64 {
-        self.parent.as_ref().map_or(self.id, |parent| parent.root_id())
+        self.root().id
+    }
+
+    fn root(&self) -> &Self {
+        let mut root = self;
+        while let Some(parent) = &root.parent {
+            root = parent;
+        }
+        root
+    }
+
+    /// Where its overseer has it in its queue.
+    pub(crate) fn due(&self) -> Option<Tick> {
+        let due = Tick::from_nanos(self.due.load(Ordering::Relaxed));
+        (due != NOWHERE).then_some(due)
+    }
+
+    pub(crate) fn set_due(&self, due: Option<Tick>) {
+        self.due.store(due.unwrap_or(NOWHERE).as_nanos(), Ordering::Relaxed);
     }
 
     pub(crate) fn path(&self) -> &LockPath {
-        &self.grant.path
+        &self.path
     }
 
     pub(crate) fn fence_key(&self) -> &str {
-        &self.grant.fence_key
+        &self.fence_key
     }
 
     pub(crate) fn function(&self) -> &'static str {
-        self.grant.options.function
+        self.function
     }
 
     pub(crate) fn is_fair(&self) -> bool {
-        self.grant.options.fair
+        self.fair
     }
 
     pub(crate) fn token(&self) -> FencingToken {
-        self.grant.token
+        self.token
     }
 
     pub(crate) fn attempt(&self) -> Uuid {
-        self.grant.attempt
+        self.attempt
+    }
+
+    pub(crate) fn since(&self) -> Tick {
+        self.since
     }
 
     pub(crate) fn held_for(&self) -> Duration {
         self.since.elapsed()
-    }
-
-    pub(crate) fn since_wall(&self) -> SystemTime {
-        self.since_wall
     }
 
     pub(crate) fn deadline(&self) -> Tick {
@@ -244,26 +289,48 @@ impl Hold {
         }
         let now = Tick::now();
         let late = || (now >= self.deadline()).then_some(LostReason::Overrun);
-        self.grant.validity.verdict(now).or_else(late)
+        self.validity.verdict(now).or_else(late)
+    }
+
+    /// The holds that a COMMIT of this one's own transaction needs: it, and those that have joined it.
+    pub(crate) fn under_commit(self: &Arc<Self>) -> Vec<Arc<Self>> {
+        let slot = self.slot();
+        std::iter::once(self).chain(slot.joined.iter().map(|(_, hold)| hold)).cloned().collect()
     }
 
     /// Held, and the server reachable: a COMMIT may start.
     pub(crate) fn may_commit(self: &Arc<Self>) -> Result<(), LostReason> {
         self.check()?;
-        if self.grant.validity.is_connected() { Ok(()) } else { Err(LostReason::Unconfirmed) }
+        self.is_reachable()
+    }
+
+    fn is_reachable(&self) -> Result<(), LostReason> {
+        if self.validity.is_connected() { Ok(()) } else { Err(LostReason::Unconfirmed) }
     }
 
     /// `Held -> Committing`: from here on only the answer of the database decides, for this hold and for those that it
     /// is nested in.
     pub(crate) fn start_commit(self: &Arc<Self>) -> Result<(), LostReason> {
         self.may_commit()?;
+        self.enter_commit(Outer::Held)
+    }
+
+    /// The same of a hold that has joined the transaction: one that it is nested in may have been released since, and
+    /// is kept for that transaction.
+    pub(crate) fn start_joined_commit(self: &Arc<Self>) -> Result<(), LostReason> {
+        self.lapsed().map_or(Ok(()), Err)?;
+        self.is_reachable()?;
+        self.enter_commit(Outer::Kept)
+    }
+
+    fn enter_commit(self: &Arc<Self>, of_outer: Outer) -> Result<(), LostReason> {
         let taken = |state| match state {
             State::Ended(reason) => reason,
             State::Held | State::Committing | State::Released => LostReason::Released,
         };
         let mut entered: Vec<&Arc<Self>> = Vec::new();
         for outer in self.outer() {
-            if let Err(state) = outer.state.enter_commit() {
+            if let Err(state) = outer.state.enter_commit(of_outer) {
                 entered.into_iter().for_each(Self::leave_commit);
                 return Err(taken(state));
             }
@@ -330,7 +397,7 @@ impl Hold {
     }
 
     fn has_ended(self: &Arc<Self>) {
-        self.changed.notify_waiters();
+        self.notify();
         if let Some(overseer) = self.overseer.get() {
             overseer.ending(self);
         }
@@ -404,7 +471,7 @@ impl Hold {
     pub(crate) fn release(self: &Arc<Self>) {
         for from in [State::Held, State::Committing] {
             if self.state.step(from, State::Released).is_ok() {
-                self.changed.notify_waiters();
+                self.notify();
             }
         }
         let (contender, waits) = {
@@ -456,8 +523,29 @@ impl Hold {
     }
 
     fn mark_gone(&self) {
-        self.gone.store(true, Ordering::Release);
-        self.changed.notify_waiters();
+        self.gone.store(true, Ordering::SeqCst);
+        self.notify();
+    }
+
+    /// Wakes those who wait, after a change. One notifier serves a grant and all that enters it again: whoever waits for an
+    /// end of one waits for them all.
+    fn notify(&self) {
+        let root = self.root();
+        // In one order with the change itself, as `changed` is with the look at it: either that one sees the change, or
+        // this one its notifier.
+        if root.is_waited_for.load(Ordering::SeqCst)
+            && let Some(changed) = root.changed.get()
+        {
+            changed.notify_waiters();
+        }
+    }
+
+    /// What wakes those who wait. To be asked for, and registered with, before the state is looked at.
+    fn changed(&self) -> &Arc<Notify> {
+        let root = self.root();
+        let changed = root.changed.get_or_init(Arc::default);
+        root.is_waited_for.store(true, Ordering::SeqCst);
+        changed
     }
 
     /// Whether the contender has been told to go, so that nothing is left to watch.
@@ -467,13 +555,13 @@ impl Hold {
 
     /// Whether the contender is gone.
     pub(crate) fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::Acquire)
+        self.gone.load(Ordering::SeqCst)
     }
 
     /// Resolves when the contender is gone. Cancel-safe.
     pub(crate) async fn gone(&self) {
-        loop {
-            let changed = self.changed.notified();
+        while !self.is_gone() {
+            let changed = self.changed().notified();
             tokio::pin!(changed);
             // Registered before the look, else a change in between would be missed.
             changed.as_mut().enable();
@@ -488,14 +576,19 @@ impl Hold {
     /// Cancel-safe.
     pub(crate) async fn ended(&self) -> LostReason {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed().notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if let Some(reason) = self.over().or_else(|| self.outer().find_map(|outer| outer.over())) {
+            if let Some(reason) = self.noted_end() {
                 return reason;
             }
             changed.await;
         }
+    }
+
+    /// Why the hold, or one that it is nested in, is over, if somebody has acted on it: the clocks are not looked at.
+    pub(crate) fn noted_end(&self) -> Option<LostReason> {
+        self.over().or_else(|| self.outer().find_map(|outer| outer.over()))
     }
 
     fn over(&self) -> Option<LostReason> {
@@ -508,7 +601,7 @@ impl Hold {
 
     /// The next change of state, to be registered before the state is looked at.
     pub(crate) fn change(&self) -> OwnedNotified {
-        self.changed.clone().notified_owned()
+        self.changed().clone().notified_owned()
     }
 
     /// What a caller is told when the hold ended for `reason`.
@@ -526,6 +619,9 @@ impl Hold {
     }
 }
 
+/// In no queue.
+const NOWHERE: Tick = Tick::from_nanos(0);
+
 /// A grant that nobody took, because its caller was gone when it came, is given back.
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -541,8 +637,8 @@ impl Drop for Hold {
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
-            .field("path", &self.grant.path)
-            .field("token", &self.grant.token)
+            .field("path", &self.path)
+            .field("token", &self.token)
             .field("state", &self.state())
             .finish_non_exhaustive()
     }

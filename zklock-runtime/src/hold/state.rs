@@ -25,6 +25,14 @@ pub(super) enum Refusal {
     Elsewhere(State),
 }
 
+/// What a COMMIT asks of the holds around its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outer {
+    Held,
+    /// Or released, and kept for the transaction; or committing as a part of the same.
+    Kept,
+}
+
 const NESTED: u32 = 1 << 8;
 
 impl Word {
@@ -59,8 +67,12 @@ impl Word {
     }
 
     /// A COMMIT nested in this hold is about to be sent.
-    pub(super) fn enter_commit(&self) -> Result<(), State> {
-        self.change(|word| if own(word) == State::Held { Ok(word + NESTED) } else { Err(own(word)) })
+    pub(super) fn enter_commit(&self, outer: Outer) -> Result<(), State> {
+        self.change(|word| match own(word) {
+            State::Held => Ok(word + NESTED),
+            State::Committing | State::Released if outer == Outer::Kept => Ok(word + NESTED),
+            state => Err(state),
+        })
     }
 
     /// It is over.

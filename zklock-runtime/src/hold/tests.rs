@@ -93,3 +93,41 @@ fn g04_a_joined_lock_is_kept_until_the_outer_transaction_has_ended() {
     assert_eq!(counts(), (1, 1));
     assert!(joined.is_gone() && entered_again.is_gone());
 }
+
+#[test]
+fn g07_what_has_joined_twice_or_was_released_meanwhile_may_commit() {
+    let (outer, _) = hold("/outer");
+    let (joined, released) = hold("/joined");
+    let again = Hold::nested(&joined, options());
+    let (around, _) = hold("/around");
+    let below = Hold::nested(&around, options());
+    let transaction = attach(&outer);
+    for each in [&joined, &again, &below] {
+        outer.keep(each);
+    }
+    around.release();
+    for each in [&joined, &again, &below] {
+        each.start_joined_commit().unwrap();
+    }
+    assert!(!joined.end(LostReason::NodeGone), "taken with a COMMIT on its way");
+    for each in [&again, &joined, &below] {
+        each.release();
+    }
+    assert_eq!(released.load(Ordering::SeqCst), 0, "free before the transaction has ended");
+    drop(transaction);
+    for each in [&joined, &around] {
+        assert!(each.is_gone() && each.state() == State::Released);
+    }
+}
+
+#[test]
+fn g07_no_commit_starts_when_what_has_joined_is_over() {
+    let (outer, _) = hold("/outer");
+    let (joined, _) = hold("/joined");
+    let _transaction = attach(&outer);
+    outer.keep(&joined);
+    joined.end(LostReason::NodeGone);
+    assert_eq!(joined.start_joined_commit(), Err(LostReason::NodeGone));
+    let lapsed: Vec<_> = outer.under_commit().iter().filter_map(|hold| hold.lapsed()).collect();
+    assert_eq!(lapsed, [LostReason::NodeGone]);
+}

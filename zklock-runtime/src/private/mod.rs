@@ -1,6 +1,15 @@
 //! What the attribute expands to. Not for use by hand: it changes with any release.
 
-use std::{fmt, fmt::Display, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    fmt::Display,
+    future::Future,
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 #[cfg(feature = "sqlx")]
 mod transaction;
@@ -14,6 +23,8 @@ pub use self::transaction::{
 };
 
 use crate::{
+    acquire::{self, Asked},
+    backend::BoxFuture,
     context::Frame,
     error::Error,
     guard::Guard,
@@ -90,31 +101,81 @@ impl fmt::Debug for Call {
     }
 }
 
+#[cfg(feature = "sqlx")]
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Takes the lock. Boxed, so that the size of the queue's futures is not the caller's.
-pub fn enter<'a>(
-    spec: &'static Spec,
-    locks: Option<&'a Locks>,
-    path: Result<LockPath, Error>,
-) -> Boxed<'a, Result<Call, Error>> {
-    Box::pin(async move {
-        let path = path?;
-        let locks = match locks {
-            Some(locks) => locks.clone(),
-            None => Locks::default_of_call()?,
+/// Takes the lock.
+pub fn enter<'a>(spec: &'static Spec, locks: Option<&'a Locks>, path: Result<LockPath, Error>) -> Enter<'a> {
+    Enter(Entering::Starts { spec, locks, path })
+}
+
+/// A call on its way to its lock.
+///
+/// A hand-written future: a lock that is free is taken without a box, and the size of the queue's futures is not the
+/// caller's.
+#[must_use = "futures do nothing unless polled"]
+pub struct Enter<'a>(Entering<'a>);
+
+enum Entering<'a> {
+    Starts { spec: &'static Spec, locks: Option<&'a Locks>, path: Result<LockPath, Error> },
+    Waits(BoxFuture<Result<Guard, Error>>),
+    Over,
+}
+
+impl Future for Enter<'_> {
+    type Output = Result<Call, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut waits = match mem::replace(&mut self.0, Entering::Over) {
+            Entering::Starts { spec, locks, path } => match ask(spec, locks, path) {
+                Asked::Answered(answer) => return Poll::Ready(answer.map(Call::new)),
+                Asked::Waits(waits) => waits,
+            },
+            Entering::Waits(waits) => waits,
+            Entering::Over => panic!("polled after it was ready"),
         };
-        let defaults = locks.defaults();
-        let options = LockOptions {
-            fair: spec.fair,
-            timeout: spec.timeout.or(defaults.timeout),
-            wait: spec.wait.or(defaults.wait),
-            function: spec.function,
-        };
-        let guard = locks.acquire(path, options).await?;
-        let frame = Frame::body(locks.id(), guard.hold().clone());
-        Ok(Call { guard, frame })
-    })
+        let answer = waits.as_mut().poll(context);
+        if answer.is_pending() {
+            self.0 = Entering::Waits(waits);
+        }
+        answer.map(|answer| answer.map(Call::new))
+    }
+}
+
+impl fmt::Debug for Enter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enter").finish_non_exhaustive()
+    }
+}
+
+fn ask(spec: &'static Spec, locks: Option<&Locks>, path: Result<LockPath, Error>) -> Asked {
+    let installed;
+    let (path, locks) = match (path, locks) {
+        (Ok(path), Some(locks)) => (path, locks),
+        (Ok(path), None) => match Locks::default_of_call() {
+            Ok(locks) => {
+                installed = locks;
+                (path, &installed)
+            }
+            Err(error) => return Asked::Answered(Err(error)),
+        },
+        (Err(error), _) => return Asked::Answered(Err(error)),
+    };
+    let defaults = locks.defaults();
+    let options = LockOptions {
+        fair: spec.fair,
+        timeout: spec.timeout.or(defaults.timeout),
+        wait: spec.wait.or(defaults.wait),
+        function: spec.function,
+    };
+    acquire::ask(locks, path, options)
+}
+
+impl Call {
+    fn new(guard: Guard) -> Self {
+        let frame = Frame::body(guard.locks().id(), guard.hold().clone());
+        Self { guard, frame }
+    }
 }
 
 /// The guard of a call, for `#[guard]`.

@@ -1,12 +1,14 @@
 //! The transactional part of an expansion: begin, open, run, close, finish.
 
+use sqlx::Pool;
+
 use super::{Boxed, Call, Interrupted, end};
 pub use crate::transaction::{Isolation, Source as Connections, Tx, TxParam, TxSpec};
 use crate::{
     context::OpenTransaction,
     error::{Cause, Error},
     observe,
-    transaction::{self, Database, Origin},
+    transaction::{self, Database, Origin, Running},
 };
 
 /// A bare `transactional`: the pool that the `Locks` was given for the type of database.
@@ -32,18 +34,17 @@ where
     let origin = origin(call, *spec, source);
     Box::pin(async move {
         let origin = origin?;
-        let pool = match &origin {
-            Origin::Pool(pool) => Some(transaction::pool_id(pool)),
-            // Belongs to the transaction that it joins.
-            Origin::Outer(_) | Origin::Installed => None,
-        };
         let locks = call.guard.locks();
         let hold = call.guard.hold();
         let begun = Tx::begin(origin, hold, *spec, locks.engine(), locks.databases().fence(), locks.grace());
         let mut tx = begun.await.map_err(before_the_body)?;
-        if let (Some(pool), Some(connection)) = (pool, tx.connection_id()) {
-            let (function, joined) = (hold.function(), Vec::new());
-            call.frame.set_transaction(OpenTransaction { pool, connection, function, joined });
+        if let Some(nested) = nested(call, *spec, &tx) {
+            tx.rollback().await;
+            return Err(nested);
+        }
+        if let (Some(running), Some(connection)) = (tx.running().cloned(), tx.connection_id()) {
+            let (function, joined, inside) = (hold.function(), Vec::new(), call.frame.inside());
+            call.frame.set_transaction(OpenTransaction { running, connection, function, joined, inside });
         }
         Ok(tx)
     })
@@ -59,7 +60,7 @@ fn before_the_body(error: Error) -> Error {
                  within the {held:.1?} that the lock may be held; enlarge the pool or allow a longer `timeout`"
             )),
         },
-        error => error.after_rollback(),
+        error => error.with_rolled_back(true),
     }
 }
 
@@ -78,40 +79,51 @@ fn origin<'a, DB: Database>(
         origin => origin,
     };
     match &origin {
-        Origin::Pool(pool) => check_nesting::<DB>(call, spec, transaction::pool_id(pool))?,
+        Origin::Pool(pool) => check_nesting(call, spec, pool)?,
         Origin::Outer(connection) if spec.unfenced => check_joining::<DB>(call, connection)?,
         Origin::Outer(_) | Origin::Installed => {}
     }
     Ok(origin)
 }
 
-/// A second transaction of the same call chain on the same pool would not see what the first has written, and might
+/// A second transaction of the same call chain in the same database would not see what the first has written, and might
 /// wait for it.
-fn check_nesting<DB: Database>(call: &Call, spec: TxSpec, pool: usize) -> Result<(), Error> {
+fn check_nesting<DB: Database>(call: &Call, spec: TxSpec, pool: &Pool<DB>) -> Result<(), Error> {
     let hold = call.guard.hold();
-    let refuse = |outer, reason| Err(Error::NestedTransaction { path: hold.path().clone(), outer, reason });
-    for (outer, function) in call.frame.transactions(pool) {
-        if !spec.requires_new {
-            return refuse(
-                function,
-                "it would not see what that one has written; join it with `transactional(pool = tx)`, or ask for one of its own with \
-                 `transactional(requires_new)`",
-            );
+    let options = pool.connect_options();
+    let refused = call.frame.find_transaction(|outer, open| {
+        let around = open.running.downcast_ref::<Running<DB>>()?;
+        if !around.is_in_the_place_of(&options) {
+            return None;
         }
-        if DB::ONE_WRITER {
-            return refuse(
-                function,
-                "this database has one writer at a time, so it would wait for the outer one; join it with `transactional(pool = tx)`",
-            );
-        }
-        if outer.root_id() == hold.root_id() && !spec.unfenced {
-            return refuse(
-                function,
-                "on the same path it would wait for the fence row that the outer one has raised; join it with `transactional(pool = tx)`",
-            );
-        }
-    }
-    Ok(())
+        let reason = if !spec.requires_new {
+            UNSEEN
+        } else if DB::ONE_WRITER {
+            "this database has one writer at a time, so it would wait for the outer one; join it with `transactional(pool = tx)`"
+        } else if outer.root_id() == hold.root_id() && !spec.unfenced {
+            "on the same path it would wait for the fence row that the outer one has raised; join it with `transactional(pool = tx)`"
+        } else {
+            return None;
+        };
+        Some(Error::NestedTransaction { path: hold.path().clone(), outer: open.function, reason })
+    });
+    refused.map_or(Ok(()), Err)
+}
+
+const UNSEEN: &str = "it would not see what that one has written; join it with `transactional(pool = tx)`, or ask for \
+                      one of its own with `transactional(requires_new)`";
+
+/// The same once the server has said which database the transaction is in: one may be reached under several names.
+fn nested<DB: Database>(call: &Call, spec: TxSpec, tx: &Tx<'_, DB>) -> Option<Error> {
+    let running = tx.running().filter(|_| !spec.requires_new)?;
+    call.frame.find_transaction(|_, open| {
+        let around = open.running.downcast_ref::<Running<DB>>()?;
+        DB::is_same_database(&around.mark, &running.mark).then(|| Error::NestedTransaction {
+            path: call.guard.path().clone(),
+            outer: open.function,
+            reason: UNSEEN,
+        })
+    })
 }
 
 /// The lock of a call that joins is kept until the outer transaction has ended, if that is one of ours. If not, only the
@@ -179,10 +191,13 @@ pub async fn finish<R, DB: Database>(
         Ok(Verdict { value, commits: false }) => Ok(value),
         Err(error) => Err(error),
     };
-    tx.rollback().await;
-    drop(call.frame.take_transaction());
-    let undone =
-        |error: Error| if call.frame.has_committed_inside() { error } else { error.after_rollback() };
+    let is_undone = tx.rollback().await;
+    if let Some(open) = call.frame.take_transaction()
+        && is_undone
+    {
+        open.inside.undone();
+    }
+    let is_undone = is_undone && !call.frame.may_stand();
     match value {
         Ok(value) => match call.guard.hold().check() {
             Ok(()) => {
@@ -191,14 +206,11 @@ pub async fn finish<R, DB: Database>(
             }
             // The body's own error may be no more than how it came to notice.
             Err(reason) => {
-                let error = undone(call.guard.hold().error(reason));
+                let error = call.guard.hold().error(reason).with_rolled_back(is_undone);
                 Err(Box::pin(end(call, error)).await)
             }
         },
-        Err(error) => {
-            let error = undone(error);
-            Err(Box::pin(end(call, error)).await)
-        }
+        Err(error) => Err(Box::pin(end(call, error.with_rolled_back(is_undone))).await),
     }
 }
 
@@ -210,34 +222,35 @@ async fn commit<DB: Database>(call: Call, mut tx: Tx<'_, DB>) -> Result<(), Erro
                 stay_locked(call, connection);
                 Ok(())
             }
-            Err(error) => Err(Box::pin(end(call, error)).await),
+            Err(error) => Err(not_committed(call, error).await),
         };
     }
     let open = call.frame.take_transaction();
     // What joined is a part of this commit: from here on nobody can take those locks either.
-    let lost = open
-        .iter()
-        .flat_map(|open| &open.joined)
-        .find_map(|guard| guard.hold().start_commit().err().map(|reason| guard.hold().error(reason)));
+    let lost = open.iter().flat_map(|open| &open.joined).find_map(|guard| {
+        let hold = guard.hold();
+        hold.start_joined_commit().err().map(|reason| hold.error(reason))
+    });
     let committed = match lost {
         None => tx.commit().await,
-        Some(error) => {
-            tx.rollback().await;
-            Err(error)
-        }
+        Some(error) => Err(error.with_rolled_back(tx.rollback().await)),
     };
-    drop(open);
-    match committed {
-        Ok(()) => {
-            observe::outcome(call.guard.span(), "committed");
-            call.frame.note_commit();
-            Ok(())
-        }
-        Err(error) => {
-            let error = if call.frame.has_committed_inside() { error } else { error.after_rollback() };
-            Err(Box::pin(end(call, error)).await)
-        }
+    let Err(error) = committed else {
+        drop(open);
+        observe::outcome(call.guard.span(), "committed");
+        return Ok(());
+    };
+    if let Some(open) = open
+        && error.says_undone()
+    {
+        open.inside.undone();
     }
+    Err(not_committed(call, error).await)
+}
+
+async fn not_committed(call: Call, error: Error) -> Error {
+    let is_undone = error.says_undone() && !call.frame.may_stand();
+    Box::pin(end(call, error.with_rolled_back(is_undone))).await
 }
 
 /// What was written under the lock is not committed before the outer transaction is: the lock stays until then.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{
     Tx, TxSpec,
-    database::{Database, Limits},
+    database::{Database, Limits, roll_back_all},
     fence::{Fence, NotReady, Row, Stored},
     session::{self, Phase, Session},
 };
@@ -97,7 +97,7 @@ impl<DB: Database> Begin<DB> {
                 let _ = reply.send(Ok(Tx::own(session)));
             }
             Err(error) => {
-                session::roll_back(session).await;
+                session::clean_up(session).await;
                 let _ = reply.send(Err(error));
             }
         }
@@ -162,8 +162,12 @@ impl<DB: Database> Begin<DB> {
     /// Rolls back, with the connection kept for the next try.
     async fn undo(&self, session: &mut Session<DB>) -> Result<(), Error> {
         let running = session.running().clone();
-        let undone = DB::rollback(session.connection()?, &running.mark).await;
-        undone.map_err(|error| failed(&self.hold, error))?;
+        let connection = session.connection()?;
+        let undone = async {
+            DB::let_run(connection).await?;
+            roll_back_all::<DB>(connection).await
+        };
+        undone.await.map_err(|error| failed(&self.hold, error))?;
         let restored = DB::restore(session.connection()?, &running.mark).await;
         restored.map_err(|error| failed(&self.hold, error))
     }

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use super::{
     database::{Database, GUARD, Verdict},
     resolve,
-    session::{self, Session},
+    session::{self, Phase, Session},
 };
 use crate::{
     clock::Tick,
@@ -18,8 +18,8 @@ use crate::{
 pub(crate) async fn commit<DB: Database>(session: Box<Session<DB>>) -> Result<(), Error> {
     let hold = session.hold().clone();
     if let Err(reason) = hold.start_commit() {
-        session::roll_back(session).await;
-        return Err(hold.error(reason));
+        let undone = session::roll_back(session).await;
+        return Err(hold.error(reason).with_rolled_back(undone));
     }
     let (reply, answer) = oneshot::channel();
     session.handle().clone().spawn(run(session, reply));
@@ -28,11 +28,12 @@ pub(crate) async fn commit<DB: Database>(session: Box<Session<DB>>) -> Result<()
 
 async fn run<DB: Database>(mut session: Box<Session<DB>>, reply: oneshot::Sender<Result<(), Error>>) {
     let hold = session.hold().clone();
-    match check(&mut session).await {
+    let needed = hold.under_commit();
+    match check(&mut session, &needed).await {
         Ok(()) => {}
         Err(Failed::Known(error)) => {
-            session::roll_back(session).await;
-            let _ = reply.send(Err(error));
+            let undone = session::roll_back(session).await;
+            let _ = reply.send(Err(error.with_rolled_back(undone)));
             return;
         }
         Err(Failed::Cut(source)) => {
@@ -61,7 +62,7 @@ async fn run<DB: Database>(mut session: Box<Session<DB>>, reply: oneshot::Sender
     let answer = tokio::select! {
         biased;
         answer = DB::TransactionManager::commit(connection) => answer.map_err(Cut::Failed),
-        () = async { lapsed(&hold).await; tokio::time::sleep(grace).await } => Err(Cut::Late),
+        () = async { lapse(&needed).await; tokio::time::sleep(grace).await } => Err(Cut::Late),
     };
     match answer {
         Ok(()) => {
@@ -109,29 +110,35 @@ enum Failed {
     Cut(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Whether COMMIT may be sent: the transaction is the one that was begun, and the lock is held.
-async fn check<DB: Database>(session: &mut Session<DB>) -> Result<(), Failed> {
+/// Whether COMMIT may be sent: the transaction is the one that was begun, and each lock is held that it `needs`.
+async fn check<DB: Database>(session: &mut Session<DB>, needs: &[Arc<Hold>]) -> Result<(), Failed> {
     let hold = session.hold().clone();
     let connection = session.connection().map_err(Failed::Known)?;
     let checked = tokio::select! {
         biased;
-        checked = release::<DB>(connection, &hold) => checked,
-        () = lapsed(&hold) => Err(Failed::Cut("the database did not answer in time".into())),
+        checked = release::<DB>(connection, &hold, remaining(needs)) => checked,
+        () = lapse(needs) => Err(Failed::Cut("the database did not answer in time".into())),
     };
-    // What may stand must be told, whatever became of the lock.
-    if let Err(Failed::Known(error @ Error::TransactionEnded { .. })) = checked {
-        return Err(Failed::Known(error));
+    match checked {
+        Ok(()) => session.enter(Phase::Certain),
+        // What may stand must be told, whatever became of the lock.
+        Err(Failed::Known(error @ Error::TransactionEnded { .. })) => return Err(Failed::Known(error)),
+        Err(_) => {}
     }
     // Right before COMMIT, by the clock: the process may have been stopped for any time, and must then write no
     // further.
-    if let Some(reason) = hold.lapsed() {
-        return Err(Failed::Known(hold.error(reason)));
+    if let Some(error) = lapsed(needs) {
+        return Err(Failed::Known(error));
     }
     checked
 }
 
-async fn release<DB: Database>(connection: &mut DB::Connection, hold: &Hold) -> Result<(), Failed> {
-    if let Err(error) = DB::release_guard(connection, remaining(hold)).await {
+async fn release<DB: Database>(
+    connection: &mut DB::Connection,
+    hold: &Hold,
+    remaining: Option<Duration>,
+) -> Result<(), Failed> {
+    if let Err(error) = DB::release_guard(connection, remaining).await {
         return Err(match standing::<DB>(connection, GUARD, Some(&error)).await {
             Standing::Intact => Failed::Known(not_committed(hold, Swallowed::Error(error))),
             Standing::Gone => Failed::Known(ended(hold, error)),
@@ -175,18 +182,35 @@ pub(crate) async fn standing<DB: Database>(
     }
 }
 
-/// The time until the deadline, if there is one.
-fn remaining(hold: &Hold) -> Option<Duration> {
-    let deadline = hold.deadline();
-    (deadline != Tick::NEVER).then(|| deadline.remaining())
+/// As [`standing`], when nothing is known to have failed. A statement that was cut off answers first, with its own error
+/// and in place of ours.
+pub(crate) async fn returned<DB: Database>(connection: &mut DB::Connection, savepoint: &str) -> Standing {
+    for _ in 0..2 {
+        let standing = standing::<DB>(connection, savepoint, None).await;
+        if standing != Standing::Unknown {
+            return standing;
+        }
+    }
+    standing::<DB>(connection, savepoint, None).await
 }
 
-/// Resolves when the lock is not ours any more by what the clocks say. Nobody tells, since nobody can take a hold that
-/// commits.
-async fn lapsed(hold: &Arc<Hold>) {
-    while hold.lapsed().is_none() {
-        let deadline = hold.deadline().remaining();
-        tokio::time::sleep(deadline.clamp(Duration::from_millis(1), Duration::from_millis(500))).await;
+/// The time until the earliest deadline, if there is one.
+fn remaining(holds: &[Arc<Hold>]) -> Option<Duration> {
+    let earliest = holds.iter().map(|hold| hold.deadline()).min().unwrap_or(Tick::NEVER);
+    (earliest != Tick::NEVER).then(|| earliest.remaining())
+}
+
+/// What to tell when one of the locks is not ours any more, by what the clocks say.
+fn lapsed(holds: &[Arc<Hold>]) -> Option<Error> {
+    holds.iter().find_map(|hold| hold.lapsed().map(|reason| hold.error(reason)))
+}
+
+/// Resolves when one of the locks is not ours any more. Nobody tells, since nobody can take a hold that commits.
+async fn lapse(holds: &[Arc<Hold>]) {
+    const LOOK: Duration = Duration::from_millis(500);
+    while lapsed(holds).is_none() {
+        let deadline = remaining(holds).unwrap_or(LOOK);
+        tokio::time::sleep(deadline.clamp(Duration::from_millis(1), LOOK)).await;
     }
 }
 

@@ -89,6 +89,19 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         let _ = mark;
     }
 
+    /// From here on nothing is stopped that runs on the connection.
+    fn let_run(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send {
+        let _ = connection;
+        async { Ok(()) }
+    }
+
+    /// Ends the statement that runs in the transaction from a connection of its own, and not the transaction. What is
+    /// told so may come to an end by itself first: the connection is then good for its owner only.
+    fn cancel(options: &Options<Self>, mark: &Self::Mark) -> impl Future<Output = sqlx::Result<()>> + Send {
+        let _ = (options, mark);
+        async { Ok(()) }
+    }
+
     /// Waits until all that was queued on the connection is done.
     fn settle(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send {
         let _ = connection;
@@ -97,15 +110,6 @@ pub trait Database: sqlx::Database + sealed::Sealed {
 
     /// The bare statement.
     fn plain_rollback(connection: &mut Self::Connection) -> impl Future<Output = sqlx::Result<()>> + Send;
-
-    /// Rolls back all that is open, whatever state the connection is in. `Ok` means that nothing is open any more.
-    fn rollback(
-        connection: &mut Self::Connection,
-        mark: &Self::Mark,
-    ) -> impl Future<Output = sqlx::Result<()>> + Send {
-        let _ = mark;
-        roll_back_all::<Self>(connection)
-    }
 
     /// Undoes what BEGIN changed in the session, once the transaction has ended.
     fn restore(
@@ -143,6 +147,15 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         mark: &Self::Mark,
         row: &Row,
     ) -> impl Future<Output = sqlx::Result<Option<Verdict>>> + Send;
+
+    /// Whether both lead to one database by what they say. False when that cannot be told.
+    fn is_same_place(one: &Options<Self>, other: &Options<Self>) -> bool;
+
+    /// Whether the servers have said that both transactions are in one database. False when they have not been asked.
+    fn is_same_database(one: &Self::Mark, other: &Self::Mark) -> bool {
+        let _ = (one, other);
+        false
+    }
 
     /// The answer to COMMIT says that nothing was committed.
     fn is_refusal(error: &sqlx::Error) -> bool;
@@ -237,7 +250,8 @@ impl Isolation {
     }
 }
 
-/// Rolls back level by level until none is left.
+/// Rolls back level by level until none is left, whatever state the connection is in. `Ok` means that nothing is open any
+/// more.
 pub(crate) async fn roll_back_all<DB: Database>(connection: &mut DB::Connection) -> sqlx::Result<()> {
     let depth = DB::TransactionManager::get_transaction_depth(connection);
     // A statement that was cut off answers first, with its own error and in place of the rollback.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use sha2::{Digest, Sha256};
-use sqlx::Pool;
+use sqlx::{ColumnIndex, Decode, Pool, Type};
 use uuid::Uuid;
 
 use super::{database::Database, databases::pool_id};
@@ -205,6 +205,21 @@ impl Row {
 }
 
 impl Stored {
+    /// The columns `ensemble, token, attempt, writer`.
+    pub(crate) fn read<R>(row: &R) -> sqlx::Result<Self>
+    where
+        R: sqlx::Row,
+        usize: ColumnIndex<R>,
+        Vec<u8>: for<'r> Decode<'r, R::Database> + Type<R::Database>,
+    {
+        Ok(Self {
+            ensemble: row.try_get(0)?,
+            token: row.try_get(1)?,
+            attempt: row.try_get(2)?,
+            writer: row.try_get(3)?,
+        })
+    }
+
     /// As [`Ensemble`] shows itself.
     pub(crate) fn ensemble_name(&self) -> String {
         match Uuid::from_slice(&self.ensemble) {

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{
     TxSpec,
     begin::{failed, not_ready, refused},
-    commit::{Standing, Swallowed, ended, not_committed, standing},
+    commit::{Standing, Swallowed, ended, not_committed, returned, standing},
     database::Database,
     fence::{self, NotReady, Row, Within},
     session,
@@ -97,7 +97,9 @@ impl<'a, DB: Database> Joined<'a, DB> {
     pub(crate) async fn commit(&mut self) -> Result<(), Error> {
         let hold = self.hold.clone();
         // The hold stays as it is: its lock is kept, and can be lost, until the outer transaction commits.
-        hold.check().map_err(|reason| hold.error(reason))?;
+        if let Err(reason) = hold.check() {
+            return Err(hold.error(reason).with_rolled_back(self.undo().await));
+        }
         let released = tokio::select! {
             biased;
             released = self.release() => released,
@@ -128,6 +130,21 @@ impl<'a, DB: Database> Joined<'a, DB> {
                 error @ Swallowed::Depth => ended(&hold, error),
             }),
         }
+    }
+
+    /// Returns to the savepoint: whether all that was done since is known to be undone. The outer transaction is
+    /// somebody else's, so a statement that still runs is not ended for it.
+    pub(crate) async fn undo(&mut self) -> bool {
+        let savepoint = self.savepoint();
+        let returned = async {
+            DB::settle(self.connection).await?;
+            // Deeper, it was begun inside and forgotten; the drop sees to that.
+            let depth = DB::TransactionManager::get_transaction_depth(self.connection);
+            Ok::<_, sqlx::Error>(
+                depth == self.depth && returned::<DB>(self.connection, &savepoint).await == Standing::Intact,
+            )
+        };
+        matches!(tokio::time::timeout(session::PATIENCE, returned).await, Ok(Ok(true)))
     }
 
     async fn release(&mut self) -> Result<(), Swallowed> {

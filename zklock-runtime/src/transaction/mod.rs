@@ -30,10 +30,11 @@ mod tests;
 
 pub use self::{database::Database, param::TxParam, source::Source};
 pub(crate) use self::{
-    databases::{Databases, pool_id},
+    databases::Databases,
     fence::{Fence, adopt, clean_up},
     param::{close, open, param},
     source::Origin,
+    stop::Running,
 };
 
 use self::{joined::Joined, session::Session};
@@ -125,22 +126,34 @@ impl<'a, DB: Database> Tx<'a, DB> {
         }
     }
 
-    /// Rolls back and resolves when the end is certain, or as far as it can be made so. Dropping the future does not
-    /// stop it.
-    pub(crate) fn rollback(mut self) -> BoxFuture<'a, ()> {
+    /// Rolls back and resolves when the end is certain, or as far as it can be made so: whether all that was done in it
+    /// is known to be undone. Dropping the future does not stop it.
+    pub(crate) fn rollback(mut self) -> BoxFuture<'a, bool> {
         match &mut self.0 {
             Inner::Own(session) => match session.take() {
                 Some(session) => Box::pin(session::roll_back(session)),
-                None => Box::pin(std::future::ready(())),
+                None => Box::pin(std::future::ready(false)),
             },
-            // Its drop queues the rollback to the savepoint, ahead of whatever the outer transaction does next.
-            Inner::Joined(_) => Box::pin(std::future::ready(())),
+            Inner::Joined(_) => Box::pin(async move {
+                match &mut self.0 {
+                    Inner::Joined(joined) => joined.undo().await,
+                    Inner::Own(_) => false,
+                }
+            }),
         }
     }
 
     /// Whether it is a part of a transaction of the caller's, which decides whether it takes effect.
     pub(crate) fn is_joined(&self) -> bool {
         matches!(self.0, Inner::Joined(_))
+    }
+
+    /// What is known of it from outside, when it is one of its own.
+    pub(crate) fn running(&self) -> Option<&Arc<Running<DB>>> {
+        match &self.0 {
+            Inner::Own(session) => session.as_ref().map(|session| session.running()),
+            Inner::Joined(_) => None,
+        }
     }
 
     /// Tells connections apart, for as long as they are in use.

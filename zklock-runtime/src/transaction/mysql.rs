@@ -7,7 +7,7 @@ use std::{
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, Either, MySql, MySqlConnection, Row as _, SqlSafeStr,
-    mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlRow, MySqlTransactionManager},
+    mysql::{MySqlConnectOptions, MySqlDatabaseError, MySqlTransactionManager},
     query, query_scalar, raw_sql,
 };
 use sqlx_core::transaction::TransactionManager;
@@ -29,6 +29,8 @@ struct Origin {
     connection: u64,
     /// Which server it is a connection of, as far as a server without an id for the whole world says.
     server: String,
+    /// In which second it was started, together with its number.
+    started: u64,
     /// The one that the fence table was found in: a pool's connections may be told to use another than fresh ones.
     database: Option<String>,
     /// When it was asked for: a server that has been up for less is not the one that answered.
@@ -133,6 +135,18 @@ impl Database for MySql {
         .map(drop)
     }
 
+    async fn cancel(options: &MySqlConnectOptions, mark: &Mark) -> sqlx::Result<()> {
+        let Some(origin) = mark.origin().clone() else { return Ok(()) };
+        let mut connection = connect(options).await?;
+        if is_same_server(&mut connection, &origin).await? {
+            raw_sql(AssertSqlSafe(format!("KILL QUERY {}", origin.connection)))
+                .execute(&mut connection)
+                .await?;
+        }
+        let _ = connection.close().await;
+        Ok(())
+    }
+
     async fn stop(options: &MySqlConnectOptions, mark: &Mark, row: Option<&Row>) -> sqlx::Result<bool> {
         let mut connection = connect(options).await?;
         let origin = mark.origin().clone();
@@ -170,6 +184,24 @@ impl Database for MySql {
         let _ = connection.close().await;
         // A row that is not found, as in another database, was not waited for either.
         Ok(stored.map(|stored| row.verdict(&stored)))
+    }
+
+    fn is_same_place(one: &MySqlConnectOptions, other: &MySqlConnectOptions) -> bool {
+        let place = |options: &MySqlConnectOptions| {
+            let (socket, host) = (options.get_socket().cloned(), options.get_host().to_owned());
+            // A proxy in between may choose the server by the user.
+            let user = options.get_username().to_owned();
+            (socket, host, options.get_port(), options.get_database().map(str::to_owned), user)
+        };
+        place(one) == place(other)
+    }
+
+    fn is_same_database(one: &Mark, other: &Mark) -> bool {
+        let told = |mark: &Mark| {
+            let origin = mark.origin();
+            origin.as_ref().map(|told| (told.server.clone(), told.started, told.database.clone()))
+        };
+        told(one).is_some_and(|one| told(other) == Some(one))
     }
 
     fn is_refusal(error: &sqlx::Error) -> bool {
@@ -226,7 +258,7 @@ impl Database for MySql {
             .fetch_optional(connection)
             .await?
             .as_ref()
-            .map(stored)
+            .map(Stored::read)
             .transpose()
     }
 
@@ -289,7 +321,9 @@ impl Database for MySql {
     }
 }
 
-const IDENTIFY: &str = "SELECT CONNECTION_ID(), DATABASE(), CONCAT_WS(' ', @@hostname, @@port, @@server_id)";
+/// The upper part of a short id is made of the server's number and of the second in which it was started.
+const IDENTIFY: &str = "SELECT CONNECTION_ID(), DATABASE(), CONCAT_WS(' ', @@hostname, @@port, @@server_id), \
+                        UUID_SHORT() >> 24";
 
 /// Runs a text that begins with [`IDENTIFY`], notes its answer as soon as it is there, and returns how many rows the
 /// last statement matched.
@@ -304,6 +338,7 @@ async fn identify(connection: &mut MySqlConnection, mark: &Mark, text: String) -
                     connection: row.try_get(0)?,
                     database: row.try_get(1)?,
                     server: row.try_get(2)?,
+                    started: row.try_get(3)?,
                     since,
                 });
             }
@@ -360,17 +395,8 @@ async fn locked(
     .fetch_optional(connection)
     .await?
     .as_ref()
-    .map(stored)
+    .map(Stored::read)
     .transpose()
-}
-
-fn stored(row: &MySqlRow) -> sqlx::Result<Stored> {
-    Ok(Stored {
-        ensemble: row.try_get(0)?,
-        token: row.try_get(1)?,
-        attempt: row.try_get(2)?,
-        writer: row.try_get(3)?,
-    })
 }
 
 /// The number of a server's error; its five letter state is shared by many.

@@ -11,8 +11,8 @@ use std::{
 
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres, Row as _, SqlSafeStr, Transaction,
-    postgres::{PgConnectOptions, PgDatabaseError, PgRow, PgSeverity, PgTransactionManager},
-    query, query_scalar, raw_sql,
+    postgres::{PgConnectOptions, PgDatabaseError, PgSeverity, PgTransactionManager},
+    query, query_as, query_scalar, raw_sql,
 };
 use sqlx_core::transaction::TransactionManager;
 use uuid::Uuid;
@@ -31,10 +31,11 @@ pub struct Mark {
 }
 
 /// Where a transaction runs, as far as it has been told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Origin {
     /// When the server was started: tells it from another one behind the same address.
     server: i64,
+    database: String,
     /// `None` without a fence: an id is given with the first write.
     xid: Option<i64>,
     /// The fence table. The search path of a pool's connections may be another than that of a fresh one.
@@ -82,7 +83,7 @@ impl Database for Postgres {
             "UPDATE zklock_fence SET token = $3, attempt = $4, writer = $5, updated_at = now() \
              WHERE path = $1 AND ensemble = $2 AND (token < $3 OR (token = $3 AND attempt = $4)) \
              RETURNING (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8, txid_current(), \
-             tableoid::int8",
+             tableoid::int8, current_database()::text",
         )
         .bind(&row.key)
         .bind(&row.ensemble[..])
@@ -96,13 +97,18 @@ impl Database for Postgres {
             server: raised.try_get(0)?,
             xid: Some(raised.try_get(1)?),
             table: Some(raised.try_get(2)?),
+            database: raised.try_get(3)?,
         });
         Ok(true)
     }
 
     async fn identify(connection: &mut PgConnection, mark: &Mark) -> sqlx::Result<()> {
-        let server = query_scalar(SERVER).fetch_one(connection).await?;
-        *mark.origin() = Some(Origin { server, xid: None, table: None });
+        let (server, database) = query_as(
+            "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8, current_database()::text",
+        )
+        .fetch_one(connection)
+        .await?;
+        *mark.origin() = Some(Origin { server, database, xid: None, table: None });
         Ok(())
     }
 
@@ -135,21 +141,19 @@ impl Database for Postgres {
         or_forgotten(Transaction::begin(connection, None)).await
     }
 
+    async fn cancel(options: &PgConnectOptions, mark: &Mark) -> sqlx::Result<()> {
+        let mut connection = connect(options).await?;
+        signal(&mut connection, "pg_cancel_backend", mark).await?;
+        let _ = connection.close().await;
+        Ok(())
+    }
+
     async fn stop(options: &PgConnectOptions, mark: &Mark, row: Option<&Row>) -> sqlx::Result<bool> {
         let mut connection = connect(options).await?;
-        let (class, object) = mark.halves();
-        let found: i64 = query_scalar(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted \
-             AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
-             AND classid::int8 = $1 AND objid::int8 = $2 AND objsubid = 1",
-        )
-        .bind(class)
-        .bind(object)
-        .fetch_one(&mut connection)
-        .await?;
+        let found = signal(&mut connection, "pg_terminate_backend", mark).await?;
         // Granted when the transaction is over, and not before.
         query("SELECT pg_advisory_xact_lock($1)").bind(mark.key).execute(&mut connection).await?;
-        let origin = *mark.origin();
+        let origin = mark.origin().clone();
         let confirmed = if found > 0 {
             true
         } else if let Some(Origin { server, .. }) = origin {
@@ -166,7 +170,7 @@ impl Database for Postgres {
     }
 
     async fn resolve(options: &PgConnectOptions, mark: &Mark, row: &Row) -> sqlx::Result<Option<Verdict>> {
-        let Some(origin) = *mark.origin() else { return Ok(None) };
+        let Some(origin) = mark.origin().clone() else { return Ok(None) };
         let mut connection = connect(options).await?;
         let stored = locked(&mut connection, row, origin.table).await?;
         // A row that is not found, as with another search path, was not waited for either.
@@ -186,6 +190,22 @@ impl Database for Postgres {
         }
         let _ = connection.close().await;
         Ok(verdict)
+    }
+
+    fn is_same_place(one: &PgConnectOptions, other: &PgConnectOptions) -> bool {
+        let place = |options: &PgConnectOptions| {
+            let (socket, host) = (options.get_socket().cloned(), options.get_host().to_owned());
+            // A pooler in between may choose the server by the user.
+            let user = options.get_username().to_owned();
+            (socket, host, options.get_port(), options.get_database().map(str::to_owned), user)
+        };
+        place(one) == place(other)
+    }
+
+    fn is_same_database(one: &Mark, other: &Mark) -> bool {
+        let told =
+            |mark: &Mark| mark.origin().as_ref().map(|origin| (origin.server, origin.database.clone()));
+        told(one).is_some_and(|one| told(other) == Some(one))
     }
 
     fn is_refusal(error: &sqlx::Error) -> bool {
@@ -239,7 +259,7 @@ impl Database for Postgres {
             .fetch_optional(connection)
             .await?
             .as_ref()
-            .map(stored)
+            .map(Stored::read)
             .transpose()
     }
 
@@ -347,6 +367,17 @@ async fn connect(options: &PgConnectOptions) -> sqlx::Result<PgConnection> {
     Ok(connection)
 }
 
+/// Calls a function of the server on the process that the transaction runs in. Returns how many were found.
+async fn signal(connection: &mut PgConnection, function: &str, mark: &Mark) -> sqlx::Result<i64> {
+    let (class, object) = mark.halves();
+    let text = format!(
+        "SELECT count({function}(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+         AND classid::int8 = $1 AND objid::int8 = $2 AND objsubid = 1"
+    );
+    query_scalar(AssertSqlSafe(text)).bind(class).bind(object).fetch_one(connection).await
+}
+
 /// The row, when nobody's transaction has it any more.
 async fn locked(
     connection: &mut PgConnection,
@@ -362,17 +393,8 @@ async fn locked(
     .fetch_optional(connection)
     .await?
     .as_ref()
-    .map(stored)
+    .map(Stored::read)
     .transpose()
-}
-
-fn stored(row: &PgRow) -> sqlx::Result<Stored> {
-    Ok(Stored {
-        ensemble: row.try_get(0)?,
-        token: row.try_get(1)?,
-        attempt: row.try_get(2)?,
-        writer: row.try_get(3)?,
-    })
 }
 
 impl Mark {

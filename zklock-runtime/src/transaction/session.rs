@@ -1,10 +1,12 @@
 use std::{sync::Arc, time::Duration};
 
 use sqlx::{Pool, pool::PoolConnection};
+use sqlx_core::transaction::TransactionManager;
 use tokio::runtime::Handle;
 
 use super::{
-    database::Database,
+    commit::{Standing, returned},
+    database::{Database, GUARD, roll_back_all},
     stop::{Running, Stopper},
 };
 use crate::{
@@ -14,7 +16,9 @@ use crate::{
 };
 
 /// How long a rollback may wait for what runs on the connection, before the transaction is ended from outside.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
+/// The same once what runs there was told to end: it may have something to undo.
+const PATIENCE_AFTER_CANCEL: Duration = Duration::from_millis(500);
 /// The same where nobody outside can end it.
 const PATIENCE_IN_PROCESS: Duration = Duration::from_secs(5);
 /// How long it may take to make a connection what it was before.
@@ -44,8 +48,10 @@ pub(crate) enum Phase {
     /// Something is on its way outside of a transaction, or BEGIN is: nothing was written that a client would have
     /// to roll back, but the driver may have lost count.
     Busy,
-    /// In the transaction.
+    /// In the transaction, as far as is known: the body may have ended it, or the database.
     Open,
+    /// In the transaction, and it is the one that was begun. Nothing was sent since but what ends it.
+    Certain,
 }
 
 impl<DB: Database> Session<DB> {
@@ -123,42 +129,80 @@ impl<DB: Database> Session<DB> {
         }
     }
 
-    async fn roll_back(mut self: Box<Self>) {
+    /// Whether all that was done in the transaction is known to be undone. `asked`: somebody wants to know.
+    async fn roll_back(mut self: Box<Self>, asked: bool) -> bool {
         match self.phase {
             Phase::Idle => {
                 self.conclude();
                 drop(self.connection.take());
-                return;
+                return true;
             }
             Phase::Busy if !DB::IN_PROCESS => {
                 // Closing is enough: no lock of the database is held for longer than the server takes to notice.
                 self.cut();
                 self.conclude();
-                return;
+                return true;
             }
-            Phase::Busy | Phase::Open => {}
+            Phase::Busy | Phase::Open | Phase::Certain => {}
         }
         DB::interrupt(&self.running.mark);
-        let mark = &self.running.mark;
-        if let Some(connection) = self.connection.as_deref_mut() {
-            let patience = if DB::IN_PROCESS { PATIENCE_IN_PROCESS } else { PATIENCE };
-            let polite = tokio::time::timeout(patience, DB::rollback(connection, mark)).await;
-            if let Ok(Ok(())) = polite {
-                if self.conclude() {
-                    self.give_back().await;
-                } else {
-                    self.cut();
-                }
-                return;
+        let patience = if DB::IN_PROCESS { PATIENCE_IN_PROCESS } else { PATIENCE };
+        let mut undone = self.undo(patience, asked).await;
+        if matches!(undone, Undone::Late) && asked && !DB::IN_PROCESS {
+            // A statement runs. A transaction that is ended from outside can no longer say whether it was still ours.
+            self.running.cancel().await;
+            undone = self.undo(PATIENCE_AFTER_CANCEL, asked).await;
+        }
+        if matches!(undone, Undone::Done) {
+            let is_certain = self.phase == Phase::Certain;
+            if self.conclude() {
+                self.give_back().await;
+            } else {
+                self.cut();
             }
+            return is_certain;
         }
         let stopped = self.running.stop();
         self.cut();
-        if stopped.await.is_ok() {
-            self.conclude();
+        if stopped.await.is_err() {
+            // Its drop tries on.
+            return false;
         }
-        // Else its drop tries on.
+        self.conclude();
+        self.phase == Phase::Certain
     }
+
+    /// Rolls back on the connection itself. With `look` it notes before whether that is the transaction that was begun.
+    async fn undo(&mut self, patience: Duration, look: bool) -> Undone {
+        let Some(connection) = self.connection.as_deref_mut() else { return Undone::Failed };
+        let phase = &mut self.phase;
+        let undo = async {
+            DB::let_run(connection).await?;
+            if look && *phase == Phase::Open {
+                DB::settle(connection).await?;
+                // With a deeper level, which was begun and forgotten, its savepoint would be gone with ours.
+                if DB::TransactionManager::get_transaction_depth(connection) <= 1
+                    && returned::<DB>(connection, GUARD).await == Standing::Intact
+                {
+                    *phase = Phase::Certain;
+                }
+            }
+            roll_back_all::<DB>(connection).await
+        };
+        match tokio::time::timeout(patience, undo).await {
+            Ok(Ok(())) => Undone::Done,
+            Ok(Err(_)) => Undone::Failed,
+            Err(_) => Undone::Late,
+        }
+    }
+}
+
+/// What a rollback on the transaction's own connection came to.
+enum Undone {
+    /// Nothing is open.
+    Done,
+    Failed,
+    Late,
 }
 
 /// Whoever drops a session has not brought its transaction to an end: a runtime that is shut down, mostly.
@@ -166,7 +210,7 @@ impl<DB: Database> Drop for Session<DB> {
     fn drop(&mut self) {
         self.cut();
         let Some(attached) = self.attached.take() else { return };
-        if self.phase != Phase::Open {
+        if !matches!(self.phase, Phase::Open | Phase::Certain) {
             self.running.end();
             return;
         }
@@ -192,18 +236,24 @@ impl<DB: Database> Drop for Session<DB> {
     }
 }
 
-/// Rolls back, whatever becomes of the caller.
-pub(crate) async fn roll_back<DB: Database>(session: Box<Session<DB>>) {
+/// Rolls back, whatever becomes of the caller. Whether all that was done in the transaction is known to be undone.
+pub(crate) async fn roll_back<DB: Database>(session: Box<Session<DB>>) -> bool {
     let handle = session.handle.clone();
     // An error means that the runtime is gone, and that the drop of the session has seen to it.
-    let _ = handle.spawn(session.roll_back()).await;
+    handle.spawn(session.roll_back(true)).await.unwrap_or(false)
+}
+
+/// The same where nothing was done in it yet.
+pub(crate) async fn clean_up<DB: Database>(session: Box<Session<DB>>) {
+    let handle = session.handle.clone();
+    let _ = handle.spawn(session.roll_back(false)).await;
 }
 
 /// Rolls back while the caller goes on.
 pub(crate) fn roll_back_in_background<DB: Database>(session: Box<Session<DB>>) {
     let handle = session.handle.clone();
     // Nobody waits: the session itself says when it is done, by letting go of the lock.
-    drop(handle.spawn(session.roll_back()));
+    drop(handle.spawn(session.roll_back(false)));
 }
 
 /// Resolves with the reason when the hold is over: by what others do, or by the clock, which is read here.

@@ -1,4 +1,5 @@
 use std::{
+    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -7,15 +8,15 @@ use std::{
 };
 
 use sqlx::{
-    AssertSqlSafe, ConnectOptions, Connection, Row as _, SqlSafeStr, Sqlite, SqliteConnection, query,
-    query_scalar, raw_sql,
-    sqlite::{SqliteConnectOptions, SqliteRow, SqliteTransactionManager},
+    AssertSqlSafe, ConnectOptions, Connection, SqlSafeStr, Sqlite, SqliteConnection, query, query_scalar,
+    raw_sql,
+    sqlite::{SqliteConnectOptions, SqliteTransactionManager},
 };
 use sqlx_core::transaction::TransactionManager;
 use uuid::Uuid;
 
 use super::{
-    database::{Database, GUARD, Limits, MayRun, Verdict, code, roll_back_all, sealed::Sealed},
+    database::{Database, GUARD, Limits, MayRun, Options, Verdict, code, sealed::Sealed},
     fence::{FLOOR, Row, Stored},
 };
 
@@ -123,6 +124,11 @@ impl Database for Sqlite {
         mark.stopped.store(true, Ordering::Relaxed);
     }
 
+    async fn let_run(connection: &mut SqliteConnection) -> sqlx::Result<()> {
+        connection.lock_handle().await?.remove_progress_handler();
+        Ok(())
+    }
+
     async fn settle(connection: &mut SqliteConnection) -> sqlx::Result<()> {
         connection.ping().await
     }
@@ -135,14 +141,8 @@ impl Database for Sqlite {
         }
     }
 
-    async fn rollback(connection: &mut SqliteConnection, _: &Mark) -> sqlx::Result<()> {
-        // It would stop the rollback as well.
-        connection.lock_handle().await?.remove_progress_handler();
-        roll_back_all::<Self>(connection).await
-    }
-
     async fn restore(connection: &mut SqliteConnection, mark: &Mark) -> sqlx::Result<()> {
-        connection.lock_handle().await?.remove_progress_handler();
+        Self::let_run(connection).await?;
         let patience = *mark.patience();
         if let Some(patience) = patience {
             let text = format!("PRAGMA busy_timeout = {patience}");
@@ -168,6 +168,16 @@ impl Database for Sqlite {
         let _ = connection.close().await;
         // To be the one writer shows the end, whatever became of the row.
         Ok(Some(stored.map_or(Verdict::Unknown, |stored| row.verdict(&stored))))
+    }
+
+    fn is_same_place(one: &SqliteConnectOptions, other: &SqliteConnectOptions) -> bool {
+        if !is_shared(one) || !is_shared(other) {
+            return false;
+        }
+        let (one, other) = (one.get_filename(), other.get_filename());
+        // By whatever way the file is reached. A name in memory is no file, and is the same or not.
+        one == other
+            || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
     }
 
     fn is_refusal(error: &sqlx::Error) -> bool {
@@ -222,7 +232,7 @@ impl Database for Sqlite {
             .fetch_optional(connection)
             .await?
             .as_ref()
-            .map(stored)
+            .map(Stored::read)
             .transpose()
     }
 
@@ -302,6 +312,18 @@ const STEPS: i32 = 1000;
 /// How long connections of ours wait for the write lock.
 const WAIT: Duration = Duration::from_secs(5);
 
+/// Whether two connections with these options see one database: one in memory is each connection's own, if it is not
+/// said otherwise.
+fn is_shared(options: &Options<Sqlite>) -> bool {
+    let name = options.get_filename();
+    if name.as_os_str().is_empty() || name == Path::new(":memory:") {
+        return false;
+    }
+    let url = options.to_url_lossy();
+    let says = |key: &str, value: &str| url.query_pairs().any(|(k, v)| k == key && v == value);
+    !says("mode", "memory") || says("cache", "shared")
+}
+
 fn primary(error: &sqlx::Error) -> Option<u32> {
     // The low byte; the rest says more of the same.
     code(error)?.parse::<u32>().ok().map(|code| code & 0xff)
@@ -309,15 +331,6 @@ fn primary(error: &sqlx::Error) -> Option<u32> {
 
 fn is_busy(error: &sqlx::Error) -> bool {
     matches!(primary(error), Some(5 | 6))
-}
-
-fn stored(row: &SqliteRow) -> sqlx::Result<Stored> {
-    Ok(Stored {
-        ensemble: row.try_get(0)?,
-        token: row.try_get(1)?,
-        attempt: row.try_get(2)?,
-        writer: row.try_get(3)?,
-    })
 }
 
 impl Mark {

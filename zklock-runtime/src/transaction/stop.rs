@@ -22,6 +22,8 @@ use crate::{
 
 /// How long one try to end a transaction from outside may take.
 const STOP: Duration = Duration::from_secs(5);
+/// The same for a statement.
+const CANCEL: Duration = Duration::from_millis(500);
 
 /// What is known of a transaction to those who do not own its connection.
 pub(crate) struct Running<DB: Database> {
@@ -89,6 +91,29 @@ impl<DB: Database> Running<DB> {
             }
             ended.await;
         }
+    }
+
+    /// Ends the statement that runs in it, on the engine's thread. Nobody else may get its connection afterwards.
+    pub(crate) async fn cancel(self: &Arc<Self>) {
+        {
+            let mut end = self.lock();
+            if end.reached {
+                return;
+            }
+            end.forced = true;
+        }
+        let running = self.clone();
+        let task = self.engine.handle().spawn(async move {
+            let cancel = DB::cancel(&running.options, &running.mark);
+            // Whether it has had an effect is seen on the connection.
+            drop(tokio::time::timeout(CANCEL, cancel).await);
+        });
+        let _ = task.await;
+    }
+
+    /// Whether it is in the database that `options` lead to.
+    pub(crate) fn is_in_the_place_of(&self, options: &Options<DB>) -> bool {
+        std::ptr::eq(&raw const *self.options, options) || DB::is_same_place(&self.options, options)
     }
 
     /// Ends the transaction from outside, on the engine's thread; the future only waits for it.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::account::Account;
 use crate::error::Error;
 use crate::signal::{self, Signal};
+use crate::wait::wait_until;
 
 /// How to run a program, kept so that it can be run again.
 #[derive(Debug, Clone)]
@@ -152,6 +153,16 @@ impl Process {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
+    }
+
+    /// Asks the server to end, and returns once it has.
+    pub(crate) async fn end(&self, signal: rustix::process::Signal, deadline: Duration) -> Result<(), Error> {
+        let Some(id) = self.id() else { return Ok(()) };
+        signal::send_any(id, signal)?;
+        let what = format!("the end of {}", self.launch.program.display());
+        wait_until(deadline, what, async || self.ended().is_some()).await?;
+        *self.child() = None;
         Ok(())
     }
 

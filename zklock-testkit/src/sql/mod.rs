@@ -6,4 +6,4 @@ mod postgres;
 mod server;
 
 pub use self::mariadb::{MariaDb, MariaDbBuilder};
-pub use self::postgres::{Postgres, PostgresBuilder};
+pub use self::postgres::{Postgres, PostgresBuilder, Shutdown};

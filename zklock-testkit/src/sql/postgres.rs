@@ -1,6 +1,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tokio::sync::OnceCell;
 
 use super::client;
@@ -46,6 +48,15 @@ pub struct Postgres {
     psql: PathBuf,
     // None for a server that was given.
     server: Option<Server>,
+}
+
+/// How a PostgreSQL server is shut down, as `pg_ctl stop -m` calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shutdown {
+    /// Transactions are rolled back, and all is written down.
+    Fast,
+    /// At once: the next start recovers from the log.
+    Immediate,
 }
 
 /// Settings of a PostgreSQL server; see [`Postgres::builder`].
@@ -236,6 +247,20 @@ impl Postgres {
     /// until it takes connections.
     pub async fn restart(&self) -> Result<(), Error> {
         self.ours()?.restart().await
+    }
+
+    /// Shuts the server down as an operator does, and starts it again on the same port and the same data; returns when
+    /// it takes connections.
+    pub async fn restart_after(&self, shutdown: Shutdown) -> Result<(), Error> {
+        const DEADLINE: Duration = Duration::from_mins(1);
+
+        let server = self.ours()?;
+        let signal = match shutdown {
+            Shutdown::Fast => Signal::INT,
+            Shutdown::Immediate => Signal::QUIT,
+        };
+        server.process().end(signal, DEADLINE).await?;
+        server.start().await
     }
 
     fn ours(&self) -> Result<&Server, Error> {

@@ -10,7 +10,7 @@ and looks through what they wrote down for anything that must not be.
   --minutes N     how long faults are made, for example 0.5; default 2
   --seed S        decides which faults are made, and what the holders do; default: drawn, and printed
   --processes P   how many processes hold locks; default 3
-  --tasks T       how many tasks there are in each; default 4
+  --tasks T       how many tasks there are in each; default 6
   --logs FOLDER   where the logs are kept; default: a temporary folder, which is removed if all is well";
 
 /// What to do.
@@ -54,7 +54,7 @@ impl Args {
             return Holding::parse(args).map(Self::Holder);
         }
         let mut supervision =
-            Supervision { time: Duration::from_mins(2), seed: drawn, processes: 3, tasks: 4, logs: None };
+            Supervision { time: Duration::from_mins(2), seed: drawn, processes: 3, tasks: 6, logs: None };
         while let Some(name) = args.next() {
             if matches!(name.as_str(), "--help" | "-h") {
                 return Ok(Self::Help);

@@ -29,7 +29,7 @@ pub enum What {
     },
     /// It has the lock.
     Granted {
-        /// The fencing token, in the form that sorts.
+        /// The ensemble and the fencing token in the form that sorts, `<ensemble>/<token>`.
         token: String,
     },
     /// The guard said that the lock is held, when asked after this time.
@@ -78,8 +78,13 @@ pub enum Outcome {
     Lost,
     /// `Error::Fenced`.
     Fenced,
+    /// `Error::ForeignFence`.
+    ForeignFence,
     /// `Error::NotCommitted`.
     NotCommitted,
+    /// `Error::TransactionEnded`: for all that zklock knows the body has ended it, and some of it stands. Ours never do,
+    /// so nothing does.
+    TransactionEnded,
     /// `Error::CommitUnknown`.
     CommitUnknown,
     /// `Error::Database`, before the body.

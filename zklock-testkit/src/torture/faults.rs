@@ -1,12 +1,11 @@
-//! What is done to the servers and to the network, one fault after the other.
+//! What is done to the lock service and to the network before it, one fault after the other.
 
 use std::time::Duration;
 
-use serde_json::Value;
-
-use super::history::Excuse;
+use super::history::{Excuse, Reach};
 use super::holder::SESSION;
-use super::random::Random;
+use super::operator;
+use super::random::{Deck, Random};
 use super::record::Record;
 use super::work::PATHS;
 use crate::ensemble::Ensemble;
@@ -30,59 +29,135 @@ enum Fault {
     Pause { member: usize },
     Kill { member: usize },
     KillLeader,
+    RestartRolling { first: usize },
     Expire { path: usize, contender: usize },
+    DeleteWaiter { contender: usize },
+    Wipe,
+}
+
+/// The kinds of faults, each as often as it is wanted.
+const DECK: [Kind; 26] = [
+    Kind::CutClients,
+    Kind::CutAllClients,
+    Kind::BlackHoleClients,
+    Kind::BlackHoleClients,
+    Kind::BlackHoleAllClients,
+    Kind::DelayClients,
+    Kind::SwallowReply,
+    Kind::SwallowReply,
+    Kind::DropRequest,
+    Kind::CutServers,
+    Kind::BlackHoleServers,
+    Kind::DelayServers,
+    Kind::Isolate,
+    Kind::Pause,
+    Kind::Pause,
+    Kind::Kill,
+    Kind::KillLeader,
+    Kind::RestartRolling,
+    Kind::Expire,
+    Kind::Expire,
+    // These take no time.
+    Kind::DeleteWaiter,
+    Kind::DeleteWaiter,
+    Kind::DeleteWaiter,
+    Kind::DeleteWaiter,
+    Kind::DeleteWaiter,
+    Kind::Wipe,
+];
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    CutClients,
+    CutAllClients,
+    BlackHoleClients,
+    BlackHoleAllClients,
+    DelayClients,
+    SwallowReply,
+    DropRequest,
+    CutServers,
+    BlackHoleServers,
+    DelayServers,
+    Isolate,
+    Pause,
+    Kill,
+    KillLeader,
+    RestartRolling,
+    Expire,
+    DeleteWaiter,
+    Wipe,
 }
 
 /// Makes faults for so long, from choices that depend on the seed alone.
 pub(super) async fn keep_failing(
     ensemble: &Ensemble,
+    database: &str,
     mut random: Random,
     record: &Record,
 ) -> Result<(), Error> {
+    let mut deck = Deck::new(&DECK);
     loop {
-        let (fault, lasts) = Fault::draw(&mut random);
+        let (fault, lasts) = Fault::draw(&mut deck, &mut random);
         let pause = Duration::from_millis(random.between(200, 2_500));
         if !record.pause(pause).await {
             return Ok(());
         }
-        fault.happen(ensemble, lasts, record).await?;
+        let _stage = record.among_others().await;
+        fault.happen(ensemble, database, lasts, record).await?;
     }
 }
 
 impl Fault {
-    fn draw(random: &mut Random) -> (Self, Duration) {
-        let (member, path, contender) = (random.index(3), random.index(PATHS.len()), random.index(3));
+    fn draw(deck: &mut Deck<Kind>, random: &mut Random) -> (Self, Duration) {
+        let (member, path, contender) = (random.index(3), random.index(PATHS.len()), random.index(8));
         let (here, there) = (member, (member + 1 + random.index(2)) % 3);
         let direction = [Direction::ToServer, Direction::ToClient, Direction::Both][random.index(3)];
         let op = [Op::Create, Op::Delete, Op::Multi, Op::GetChildren, Op::Sync][random.index(5)];
         let nth = random.between(1, 8);
         let delay = Duration::from_millis(random.between(20, 400));
         let lasts = lasts(random);
-        let fault = match random.index(20) {
-            0 => Self::CutClients { member },
-            1 => Self::CutAllClients,
-            2 | 3 => Self::BlackHoleClients { member, direction },
-            4 => Self::BlackHoleAllClients { direction },
-            5 => Self::DelayClients { member, delay },
-            6 | 7 => Self::SwallowReply { member, op, nth },
-            8 => Self::DropRequest { member, op, nth },
-            9 => Self::CutServers { here, there },
-            10 | 11 => Self::BlackHoleServers { here, there, direction },
-            12 => Self::DelayServers { here, there, delay },
-            13 => Self::Isolate { member },
-            14 | 15 => Self::Pause { member },
-            16 => Self::Kill { member },
-            17 => Self::KillLeader,
-            _ => Self::Expire { path, contender },
+        let fault = match deck.draw(random) {
+            Kind::CutClients => Self::CutClients { member },
+            Kind::CutAllClients => Self::CutAllClients,
+            Kind::BlackHoleClients => Self::BlackHoleClients { member, direction },
+            Kind::BlackHoleAllClients => Self::BlackHoleAllClients { direction },
+            Kind::DelayClients => Self::DelayClients { member, delay },
+            Kind::SwallowReply => Self::SwallowReply { member, op, nth },
+            Kind::DropRequest => Self::DropRequest { member, op, nth },
+            Kind::CutServers => Self::CutServers { here, there },
+            Kind::BlackHoleServers => Self::BlackHoleServers { here, there, direction },
+            Kind::DelayServers => Self::DelayServers { here, there, delay },
+            Kind::Isolate => Self::Isolate { member },
+            Kind::Pause => Self::Pause { member },
+            Kind::Kill => Self::Kill { member },
+            Kind::KillLeader => Self::KillLeader,
+            Kind::RestartRolling => Self::RestartRolling { first: member },
+            Kind::Expire => Self::Expire { path, contender },
+            Kind::DeleteWaiter => Self::DeleteWaiter { contender },
+            Kind::Wipe => Self::Wipe,
         };
         (fault, lasts)
     }
 
-    async fn happen(self, ensemble: &Ensemble, lasts: Duration, record: &Record) -> Result<(), Error> {
-        if let Self::Expire { path, contender } = self {
-            return expire(ensemble, path, contender, record).await;
+    async fn happen(
+        self,
+        ensemble: &Ensemble,
+        database: &str,
+        lasts: Duration,
+        record: &Record,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Expire { path, contender } => {
+                return operator::expire(ensemble, PATHS[path], contender, record).await;
+            }
+            Self::DeleteWaiter { contender } => {
+                return operator::delete_waiter(ensemble, contender, record).await;
+            }
+            Self::Wipe => return operator::wipe(ensemble, database, record).await,
+            _ => {}
         }
-        let window = record.begin(&format!("{self:?}"), Excuse::None);
+        let window = record.begin(&format!("{self:?}"), Excuse::None, Reach::LOCKS);
+        let mut rule = None;
         match self {
             Self::CutClients { member } => ensemble.proxy(member).cut(),
             Self::CutAllClients => (0..ensemble.len()).for_each(|member| ensemble.proxy(member).cut()),
@@ -91,8 +166,12 @@ impl Fault {
                 (0..ensemble.len()).for_each(|member| ensemble.proxy(member).black_hole(direction));
             }
             Self::DelayClients { member, delay } => ensemble.proxy(member).delay(delay, Direction::Both),
-            Self::SwallowReply { member, op, nth } => drop(ensemble.proxy(member).swallow_reply(op, nth)),
-            Self::DropRequest { member, op, nth } => drop(ensemble.proxy(member).drop_request(op, nth)),
+            Self::SwallowReply { member, op, nth } => {
+                rule = Some(ensemble.proxy(member).swallow_reply(op, nth));
+            }
+            Self::DropRequest { member, op, nth } => {
+                rule = Some(ensemble.proxy(member).drop_request(op, nth));
+            }
             Self::CutServers { here, there } => ensemble.link(here, there).cut(),
             Self::BlackHoleServers { here, there, direction } => {
                 ensemble.link(here, there).black_hole(direction);
@@ -109,11 +188,19 @@ impl Fault {
                 tokio::time::sleep(lasts).await;
                 ensemble.member(leader).start_again()?;
             }
-            Self::Expire { .. } => {}
+            Self::RestartRolling { first } => {
+                let order = (0..ensemble.len()).map(|next| (first + next) % ensemble.len());
+                ensemble.restart_rolling(order).await?;
+            }
+            Self::Expire { .. } | Self::DeleteWaiter { .. } | Self::Wipe => {}
         }
-        if !matches!(self, Self::KillLeader | Self::CutClients { .. } | Self::CutAllClients) {
+        if !matches!(
+            self,
+            Self::KillLeader | Self::RestartRolling { .. } | Self::CutClients { .. } | Self::CutAllClients
+        ) {
             tokio::time::sleep(lasts).await;
         }
+        record.fired(rule.as_ref());
         match self {
             Self::Pause { member } => ensemble.member(member).resume()?,
             Self::Kill { member } => ensemble.member(member).start_again()?,
@@ -122,7 +209,8 @@ impl Fault {
         if matches!(self, Self::Kill { .. } | Self::KillLeader) {
             ensemble.wait_until_serving().await?;
         }
-        record.end(window, Duration::ZERO);
+        // Whoever could not be heard knows by then whether he has lost his locks.
+        record.end(window, SESSION);
         Ok(())
     }
 }
@@ -136,36 +224,6 @@ pub(super) fn lasts(random: &mut Random) -> Duration {
     })
 }
 
-/// Ends the session of whoever holds or waits.
-async fn expire(ensemble: &Ensemble, path: usize, contender: usize, record: &Record) -> Result<(), Error> {
-    let (path, fair) = PATHS[path];
-    let server = ensemble.member(ensemble.leader().await?);
-    let node = if fair {
-        let mut names = server.children(path).await?;
-        names.retain(|name| name.contains("-lock-"));
-        let Some(name) = names.get(contender % names.len().max(1)) else { return Ok(()) };
-        format!("{path}/{name}")
-    } else {
-        path.to_owned()
-    };
-    let Some(found) = server.node(&node).await?.filter(|node| node.ephemeral_owner != 0) else {
-        return Ok(());
-    };
-    let owner = identity(&found.data);
-    let window = record.begin(&format!("Expire {{ process: {owner} }}"), Excuse::Expired(owner));
-    // It may have ended by itself meanwhile.
-    let _ = server.expire_session(found.ephemeral_owner).await;
-    // It hears of it when it connects again, and by its own clock in any case.
-    record.end(window, SESSION);
-    Ok(())
-}
-
-/// Who says to have made a contender.
-pub(super) fn identity(data: &[u8]) -> String {
-    let tag: Value = serde_json::from_slice(data).unwrap_or_default();
-    tag["identity"].as_str().unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,8 +231,8 @@ mod tests {
     #[test]
     fn the_seed_decides() {
         let draw = |seed| {
-            let mut random = Random::new(seed, &[]);
-            (0..100).map(|_| Fault::draw(&mut random)).collect::<Vec<_>>()
+            let (mut deck, mut random) = (Deck::new(&DECK), Random::new(seed, &[]));
+            (0..100).map(|_| Fault::draw(&mut deck, &mut random)).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

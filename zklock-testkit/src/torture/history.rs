@@ -1,13 +1,16 @@
 //! Looks through what all processes wrote down for anything that must not be.
 
+mod causes;
 mod commits;
 mod holds;
+mod reach;
 #[cfg(test)]
 mod tests;
 mod violation;
 
 use std::collections::BTreeMap;
 
+pub use self::reach::{Reach, Whose};
 pub use self::violation::Violation;
 use super::event::{Event, Outcome, What};
 
@@ -46,8 +49,10 @@ pub struct FaultWindow {
     pub begin: u64,
     /// When it was over.
     pub end: u64,
-    /// What it may excuse.
+    /// Which promise it may excuse from.
     pub excuse: Excuse,
+    /// Whom it may disturb, with all promises kept.
+    pub reach: Reach,
 }
 
 /// What a lock service cannot help.
@@ -68,6 +73,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     let mut violations = Vec::new();
     holds::check(history, &works, &mut violations);
     commits::check(history, &works, &mut violations);
+    causes::check(history, &works, &mut violations);
     violations
 }
 
@@ -75,6 +81,7 @@ pub fn check(history: &History) -> Vec<Violation> {
 #[derive(Debug, Default)]
 struct Work<'h> {
     path: &'h str,
+    asked: u64,
     fair: bool,
     increments: bool,
     granted: Option<(u64, &'h str)>,
@@ -104,6 +111,7 @@ fn works(events: &[Event]) -> BTreeMap<&str, Work<'_>> {
         match what {
             What::Asked { path, fair, increments } => {
                 (work.path, work.fair, work.increments) = (path, *fair, *increments);
+                work.asked = *at;
             }
             What::Granted { token } => work.granted = Some((*at, token)),
             What::Held => work.held_until = work.held_until.max(Some(*at)),
@@ -122,4 +130,18 @@ fn works(events: &[Event]) -> BTreeMap<&str, Work<'_>> {
 /// The process of a piece of work.
 fn process_of(op: &str) -> &str {
     op.split_once('-').map_or(op, |(process, _)| process)
+}
+
+/// Whether the token `earlier` is surely below `later`, for tokens as the logs have them, `<ensemble>/<token>`. Those of
+/// two ensembles do not compare.
+fn is_below(earlier: &str, later: &str) -> bool {
+    same_ensemble(earlier, later) && earlier < later
+}
+
+fn same_ensemble(one: &str, other: &str) -> bool {
+    ensemble_of(one) == ensemble_of(other)
+}
+
+fn ensemble_of(token: &str) -> &str {
+    token.split_once('/').map_or("", |(ensemble, _)| ensemble)
 }

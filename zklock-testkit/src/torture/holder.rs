@@ -1,10 +1,11 @@
 //! A process that holds locks, and is not spared.
 
 use std::io::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use zklock::sqlx::PgPool;
 use zklock::sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -23,6 +24,14 @@ pub(super) const SESSION: Duration = Duration::from_secs(4);
 pub(super) const DRAIN: &str = "drain";
 pub(super) const DRAINED: &str = "drained";
 
+/// Keeps all threads busy that tasks run on, as careless code does. Answered with [`BLOCKED`] and their number when all
+/// are.
+pub(super) const BLOCK: &str = "block";
+pub(super) const BLOCKED: &str = "blocked";
+
+/// Ends that. Answered with itself.
+pub(super) const UNBLOCK: &str = "unblock";
+
 /// Works until told otherwise: by a line of input, [`DRAIN`] and later the end of it.
 pub(super) async fn run(holding: Holding) -> Result<(), Error> {
     // Not even a stopped holder outlives its supervisor.
@@ -37,8 +46,7 @@ pub(super) async fn run(holding: Holding) -> Result<(), Error> {
     for task in tasks {
         task.await.map_err(|error| Error::io("working")(error.into()))?;
     }
-    println!("{DRAINED}");
-    std::io::stdout().flush().map_err(Error::io("answering the supervisor"))?;
+    answer(DRAINED).map_err(Error::io("answering the supervisor"))?;
     orders.ended().await;
     desk.locks.close().await;
     Ok(())
@@ -63,7 +71,7 @@ pub(super) async fn open(holding: &Holding) -> Result<Arc<Desk>, Error> {
 fn pool(url: &str) -> Result<PgPool, Error> {
     let options: PgConnectOptions =
         url.parse().map_err(|error| Error::io("reading a URL")(std::io::Error::other(error)))?;
-    let pool = PgPoolOptions::new().max_connections(4).acquire_timeout(Duration::from_secs(3));
+    let pool = PgPoolOptions::new().max_connections(6).acquire_timeout(Duration::from_secs(3));
     Ok(pool.connect_lazy_with(options))
 }
 
@@ -72,7 +80,7 @@ async fn keep_working(desk: Arc<Desk>, holding: Holding, task: usize, orders: Ar
     let mut number = 0;
     while !orders.drain.load(Ordering::Acquire) {
         number += 1;
-        let work = Work::draw(format!("{}-{task}-{number}", holding.name), &mut random);
+        let work = Work::draw(format!("{}-{task}-{number}", holding.name), task, &mut random);
         desk.work(work).await;
         tokio::time::sleep(Duration::from_millis(random.between(5, 60))).await;
     }
@@ -98,15 +106,97 @@ impl Orders {
 }
 
 fn listen(orders: Arc<Orders>) {
+    let tasks = Handle::current();
     // Reading the input blocks; the thread ends with the process.
     std::thread::spawn(move || {
-        for line in std::io::stdin().lines() {
-            if line.is_ok_and(|line| line == DRAIN) {
-                orders.drain.store(true, Ordering::Release);
+        let mut blockade = None;
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            match line.as_str() {
+                DRAIN => orders.drain.store(true, Ordering::Release),
+                BLOCK => {
+                    let made = Blockade::of(&tasks);
+                    let _ = answer(&format!("{BLOCKED} {}", made.blocked()));
+                    blockade = Some(made);
+                }
+                UNBLOCK => {
+                    blockade = None;
+                    let _ = answer(UNBLOCK);
+                }
+                _ => {}
             }
         }
+        drop(blockade);
         orders.drain.store(true, Ordering::Release);
         orders.ended.store(true, Ordering::Release);
         orders.changed.notify_waiters();
     });
+}
+
+fn answer(line: &str) -> std::io::Result<()> {
+    println!("{line}");
+    std::io::stdout().flush()
+}
+
+/// While it lives, no worker thread of a runtime does anything.
+struct Blockade(Arc<Gate>);
+
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct GateState {
+    blocked: usize,
+    open: bool,
+}
+
+impl Blockade {
+    /// Waits until all are blocked, for as long as that may take on a busy machine.
+    fn of(tasks: &Handle) -> Self {
+        /// A worker may have taken two of the tasks to itself before others looked: then another one is needed.
+        const AGAIN: Duration = Duration::from_millis(200);
+        const ROUNDS: usize = 100;
+
+        let gate = Arc::new(Gate::default());
+        let workers = tasks.metrics().num_workers();
+        for _ in 0..ROUNDS {
+            let missing = workers.saturating_sub(gate.state().blocked);
+            for _ in 0..missing {
+                let gate = gate.clone();
+                tasks.spawn(async move { gate.block() });
+            }
+            let waited =
+                gate.changed.wait_timeout_while(gate.state(), AGAIN, |state| state.blocked < workers);
+            if waited.is_ok_and(|(state, _)| state.blocked >= workers) {
+                break;
+            }
+        }
+        Self(gate)
+    }
+
+    fn blocked(&self) -> usize {
+        self.0.state().blocked
+    }
+}
+
+impl Drop for Blockade {
+    fn drop(&mut self) {
+        self.0.state().open = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Gate {
+    fn block(&self) {
+        let mut state = self.state();
+        state.blocked += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| !state.open));
+    }
+
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

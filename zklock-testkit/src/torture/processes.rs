@@ -1,4 +1,4 @@
-//! The processes that hold locks, and what is done to them and to their way to the database.
+//! The processes that hold locks.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,21 +10,15 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::args::Holding;
-use super::faults::lasts;
-use super::history::{Excuse, Violation};
-use super::holder::{DRAIN, DRAINED};
+use super::history::Violation;
+use super::holder::{BLOCK, BLOCKED, DRAIN, DRAINED, UNBLOCK};
 use super::log::Follower;
-use super::random::Random;
 use super::record::Record;
 use crate::error::Error;
-use crate::proxy::{Direction, Proxy};
 use crate::signal::{Signal, send};
 
 /// How long a process may take for what it has begun, which it bounds to a few seconds itself.
 const ENOUGH: Duration = Duration::from_secs(40);
-
-/// How far away the database is while nothing else is wrong.
-const FAR: Duration = Duration::from_millis(20);
 
 /// All processes that hold locks now.
 #[derive(Debug)]
@@ -80,6 +74,43 @@ impl Holders {
         Ok(Holder { holding, child, input: Some(input), output: BufReader::new(output) })
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.alive.len()
+    }
+
+    pub(super) fn name(&self, number: usize) -> &str {
+        &self.alive[number].holding.name
+    }
+
+    pub(super) fn send(&self, number: usize, signal: Signal) -> Result<(), Error> {
+        self.alive[number].send(signal)
+    }
+
+    /// Kills one, and starts another in its place.
+    pub(super) async fn kill(&mut self, number: usize) -> Result<(), Error> {
+        self.send(number, Signal::Kill)?;
+        let _ = self.alive[number].child.wait().await;
+        self.next_life(number)
+    }
+
+    /// Has one come to its end, and starts another in its place.
+    pub(super) async fn restart(&mut self, number: usize, record: &Record) -> Result<(), Error> {
+        self.alive[number].close(record).await;
+        self.next_life(number)
+    }
+
+    /// Keeps all threads busy that its tasks run on, until [`unblock`](Self::unblock). How many there are, if it
+    /// worked.
+    pub(super) async fn block(&mut self, number: usize) -> Option<usize> {
+        let answer = self.alive[number].tell(BLOCK).await?;
+        answer.strip_prefix(BLOCKED)?.trim().parse().ok()
+    }
+
+    pub(super) async fn unblock(&mut self, number: usize) {
+        self.alive[number].tell(UNBLOCK).await;
+    }
+
     fn next_life(&mut self, number: usize) -> Result<(), Error> {
         let mut holding = self.alive[number].holding.clone();
         holding.life += 1;
@@ -109,14 +140,19 @@ impl Holders {
 
 impl Holder {
     async fn drain(&mut self) -> bool {
-        let drained = async {
+        self.tell(DRAIN).await.is_some_and(|answer| answer == DRAINED)
+    }
+
+    /// Says a line to it, and gives its answer.
+    async fn tell(&mut self, order: &str) -> Option<String> {
+        let answer = async {
             let input = self.input.as_mut()?;
-            input.write_all(format!("{DRAIN}\n").as_bytes()).await.ok()?;
+            input.write_all(format!("{order}\n").as_bytes()).await.ok()?;
             let mut line = String::new();
             self.output.read_line(&mut line).await.ok()?;
-            (line.trim() == DRAINED).then_some(())
+            Some(line.trim().to_owned())
         };
-        timeout(ENOUGH, drained).await.is_ok_and(|drained| drained.is_some())
+        timeout(ENOUGH, answer).await.ok().flatten()
     }
 
     async fn close(&mut self, record: &Record) {
@@ -137,110 +173,5 @@ impl Holder {
 
     fn send(&self, signal: Signal) -> Result<(), Error> {
         self.child.id().map_or(Ok(()), |id| send(id, signal))
-    }
-}
-
-/// A fault of a process, or between it and its database.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Fault {
-    Stop { process: usize },
-    Kill { process: usize },
-    Restart { process: usize },
-    CutSql,
-    BlackHoleSql { direction: Direction },
-    DelaySql { delay: Duration },
-    SwallowCommit { nth: u64 },
-    DropCommit { nth: u64 },
-    HoldCommit { nth: u64 },
-}
-
-/// Makes faults for so long, from choices that depend on the seed alone.
-pub(super) async fn keep_failing(
-    holders: &mut Holders,
-    sql: &Proxy,
-    mut random: Random,
-    record: &Record,
-) -> Result<(), Error> {
-    loop {
-        let (fault, lasts) = Fault::draw(&mut random, holders.alive.len());
-        let pause = Duration::from_millis(random.between(200, 2_500));
-        // A COMMIT takes longer than it takes to hand on the lock, so that one before the other shows.
-        sql.delay(FAR, Direction::ToServer);
-        let go_on = record.pause(pause).await;
-        sql.heal()?;
-        if !go_on {
-            return Ok(());
-        }
-        fault.happen(holders, sql, lasts, record).await?;
-    }
-}
-
-impl Fault {
-    fn draw(random: &mut Random, processes: usize) -> (Self, Duration) {
-        let process = random.index(processes);
-        let direction = [Direction::ToServer, Direction::ToClient, Direction::Both][random.index(3)];
-        let (nth, delay) = (random.between(1, 6), Duration::from_millis(random.between(10, 200)));
-        let (lasts, long) = (lasts(random), Duration::from_millis(random.between(4_500, 8_000)));
-        let fault = match random.index(18) {
-            0..3 => Self::Stop { process },
-            // Longer than its session: others have its locks when it goes on.
-            3 | 4 | 16 | 17 => return (Self::Stop { process }, long),
-            5 | 6 => Self::Kill { process },
-            7 => Self::Restart { process },
-            8 => Self::CutSql,
-            9 => Self::BlackHoleSql { direction },
-            10 | 13 | 14 => Self::DelaySql { delay },
-            11 => Self::SwallowCommit { nth },
-            12 => Self::DropCommit { nth },
-            _ => Self::HoldCommit { nth },
-        };
-        (fault, lasts)
-    }
-
-    async fn happen(
-        self,
-        holders: &mut Holders,
-        sql: &Proxy,
-        lasts: Duration,
-        record: &Record,
-    ) -> Result<(), Error> {
-        let excuse = match self {
-            Self::Stop { .. } | Self::Kill { .. } | Self::BlackHoleSql { .. } | Self::HoldCommit { .. } => {
-                Excuse::LateCommit
-            }
-            // A delay is far shorter than what zklock allows for between the last look at the clock and the end of
-            // the session.
-            _ => Excuse::None,
-        };
-        let window = record.begin(&format!("{self:?}"), excuse);
-        match self {
-            Self::Stop { process } => {
-                holders.alive[process].send(Signal::Stop)?;
-                tokio::time::sleep(lasts).await;
-                holders.alive[process].send(Signal::Continue)?;
-            }
-            Self::Kill { process } => {
-                holders.alive[process].send(Signal::Kill)?;
-                let _ = holders.alive[process].child.wait().await;
-                holders.next_life(process)?;
-            }
-            Self::Restart { process } => {
-                holders.alive[process].close(record).await;
-                holders.next_life(process)?;
-            }
-            Self::CutSql => sql.cut(),
-            Self::BlackHoleSql { direction } => sql.black_hole(direction),
-            Self::DelaySql { delay } => sql.delay(delay, Direction::Both),
-            Self::SwallowCommit { nth } => drop(sql.swallow_reply("COMMIT", nth)),
-            Self::DropCommit { nth } => drop(sql.drop_request("COMMIT", nth)),
-            Self::HoldCommit { nth } => drop(sql.hold_request("COMMIT", nth)),
-        }
-        if !matches!(self, Self::Stop { .. } | Self::Kill { .. } | Self::Restart { .. } | Self::CutSql) {
-            tokio::time::sleep(lasts).await;
-            sql.heal()?;
-        }
-        // What was on its way arrives.
-        record.end(window, Duration::from_secs(5));
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 
 use super::args::{Holding, Supervision};
 use super::event::{Event, Outcome, What};
-use super::faults::{self, identity};
+use super::faults;
 use super::history::{self, History, Increment, Violation};
 use super::holder;
 use super::log::Follower;
-use super::processes::{self, Holders};
+use super::operator::{Contender, contenders};
+use super::process_faults::{self, Surroundings};
+use super::processes::Holders;
 use super::random::Random;
 use super::record::Record;
-use super::work::{PATHS, WRAPPING, Work};
+use super::stalls;
+use super::work::{CROWDED, PATHS, WRAPPING, Work};
 use crate::ensemble::Ensemble;
 use crate::error::Error;
 use crate::proxy::Proxy;
@@ -38,38 +41,56 @@ pub(super) async fn run(supervision: Supervision) -> Result<ExitCode, Error> {
     println!("seed {seed}, for {:?}, logs in {}", supervision.time, logs.display());
 
     let servers = Servers::start().await?;
-    let mut follower = Follower::default();
     let record = Record::new(supervision.time);
+    tokio::select! {
+        done = torture(&supervision, &servers, &record, &logs) => done,
+        never = stalls::watch(&servers.ensemble, &record) => never,
+    }
+}
+
+async fn torture(
+    supervision: &Supervision,
+    servers: &Servers,
+    record: &Record,
+    logs: &Path,
+) -> Result<ExitCode, Error> {
+    let seed = supervision.seed;
+    let mut follower = Follower::default();
     let first = servers.holding(seed, supervision.tasks);
-    let mut holders = Holders::start(supervision.processes, &first, logs.clone())?;
+    let mut holders = Holders::start(supervision.processes, &first, logs.to_owned())?;
     tokio::try_join!(
-        faults::keep_failing(&servers.ensemble, Random::new(seed, &[u64::MAX, 0]), &record),
-        processes::keep_failing(&mut holders, &servers.sql, Random::new(seed, &[u64::MAX, 1]), &record),
-        tell_each_minute(&record, &logs),
+        faults::keep_failing(&servers.ensemble, &servers.url, Random::new(seed, &[u64::MAX, 0]), record),
+        process_faults::keep_failing(
+            &mut holders,
+            servers.surroundings(),
+            Random::new(seed, &[u64::MAX, 1]),
+            record
+        ),
+        tell_each_minute(record, logs),
     )?;
     servers.ensemble.heal()?;
     servers.sql.heal()?;
 
     println!("the faults are over");
-    holders.drain(&record).await;
-    servers.look_for_leftovers(&record).await?;
+    holders.drain(record).await;
+    servers.look_for_leftovers(record).await?;
     let last = logs.join("end.jsonl");
-    progress(Holding { name: "end".into(), log: last.clone(), ..first }, &record).await?;
-    holders.close(&record).await;
-    servers.look_for_leftovers(&record).await?;
+    progress(Holding { name: "end".into(), log: last.clone(), ..first }, record).await?;
+    holders.close(record).await;
+    servers.look_for_leftovers(record).await?;
 
     holders.tell(&mut follower);
     follower.add(last);
     follower.catch_up().map_err(Error::io("reading the logs"))?;
-    let history = servers.history(follower.events, &record).await?;
-    keep(&logs, &history).map_err(Error::io("writing to the logs"))?;
+    let history = servers.history(follower.events, record).await?;
+    keep(logs, &history).map_err(Error::io("writing to the logs"))?;
     let mut violations = record.violations();
     violations.extend(history::check(&history));
-    println!("{}", summary(&history.events, history.increments.len(), &record));
+    println!("{}", summary(&history.events, history.increments.len(), record));
     tell(&violations, seed);
     if violations.is_empty() {
         if supervision.logs.is_none() {
-            let _ = fs::remove_dir_all(&logs);
+            let _ = fs::remove_dir_all(logs);
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -121,21 +142,25 @@ impl Servers {
         }
     }
 
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings { ensemble: &self.ensemble, postgres: &self.postgres, sql: &self.sql }
+    }
+
     /// With nobody at work there is no contender and no transaction; but what a killed process left takes the
     /// session timeout.
     async fn look_for_leftovers(&self, record: &Record) -> Result<(), Error> {
         const SOON: Duration = Duration::from_secs(15);
 
-        let mut contenders = Vec::new();
+        let mut left = Vec::new();
         let gone = wait_until(SOON, "contenders to go", async || {
-            match self.contenders().await {
-                Ok(found) => contenders = found,
+            match contenders(&self.ensemble).await {
+                Ok(found) => left = found,
                 Err(_) => return false,
             }
-            contenders.is_empty()
+            left.is_empty()
         });
         if gone.await.is_err() {
-            for (node, owner) in contenders {
+            for Contender { node, process: owner, .. } in left {
                 record.violation(Violation::Orphan { node, owner });
             }
         }
@@ -154,27 +179,6 @@ impl Servers {
             record.violation(Violation::OpenTransaction { what: open });
         }
         Ok(())
-    }
-
-    async fn contenders(&self) -> Result<Vec<(String, String)>, Error> {
-        let server = self.ensemble.member(self.ensemble.leader().await?);
-        let mut contenders = Vec::new();
-        for (path, fair) in PATHS {
-            let mut nodes = vec![path.to_owned()];
-            if fair {
-                let names = server.children(path).await?;
-                nodes = names.iter().map(|name| format!("{path}/{name}")).collect();
-            }
-            for node in nodes {
-                if let Some(found) = server.node(&node).await?.filter(|node| node.ephemeral_owner != 0) {
-                    // Containers have an owner too, which is none.
-                    if fair || found.ephemeral_owner != i64::MIN {
-                        contenders.push((node, identity(&found.data)));
-                    }
-                }
-            }
-        }
-        Ok(contenders)
     }
 
     async fn history(&self, events: Vec<Event>, record: &Record) -> Result<History, Error> {
@@ -278,18 +282,33 @@ fn logs_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Counts of what there was.
 fn summary(events: &[Event], increments: usize, record: &Record) -> String {
     let mut outcomes: BTreeMap<Outcome, usize> = BTreeMap::new();
-    let mut grants = 0;
-    for event in events {
-        match &event.what {
-            What::Granted { .. } => grants += 1,
+    let mut granted: BTreeSet<&str> = BTreeSet::new();
+    let mut crowd = Vec::new();
+    let mut crowded = BTreeSet::new();
+    for Event { at, op, what } in events {
+        match what {
+            What::Asked { path, .. } if path == CROWDED.0 => drop(crowded.insert(op.as_str())),
+            What::Granted { .. } => {
+                granted.insert(op);
+                crowd.push((*at, op.as_str()));
+            }
             What::End { outcome, .. } => *outcomes.entry(*outcome).or_default() += 1,
             _ => {}
         }
     }
-    let mut text = format!("grants {grants}");
+    let left = events.iter().filter(|event| event.what == What::Leaving);
+    let waiting = left.filter(|event| !granted.contains(event.op.as_str())).count();
+    crowd.retain(|(_, op)| crowded.contains(op));
+    crowd.sort_unstable();
+    let process = |(_, op): &(u64, &str)| op.split_once('-').map(|(process, _)| process.to_owned());
+    let within = crowd.windows(2).filter(|pair| process(&pair[0]) == process(&pair[1])).count();
+
+    let mut text = format!("grants {}", granted.len());
     if increments > 0 {
         let _ = write!(text, ", commits {increments}");
     }
+    let _ = write!(text, ", on {} {}, {within} of them within one process", CROWDED.0, crowd.len());
+    let _ = write!(text, ", cancelled before the grant {waiting}");
     let _ = write!(text, "\n  outcomes:");
     for (outcome, count) in outcomes {
         let _ = write!(text, " {outcome:?} {count}");
@@ -297,6 +316,9 @@ fn summary(events: &[Event], increments: usize, record: &Record) -> String {
     let _ = write!(text, "\n  faults:");
     for (fault, count) in record.counts() {
         let _ = write!(text, " {fault} {count}");
+    }
+    for (what, count) in record.notes() {
+        let _ = write!(text, "; {what} {count}");
     }
     text
 }

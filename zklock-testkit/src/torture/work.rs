@@ -11,8 +11,11 @@ use super::log::{Log, now};
 use super::random::Random;
 
 /// The locks of a run; each has a counter of its name.
-pub(super) const PATHS: [(&str, bool); 4] =
-    [("/fair/0", true), ("/fair/1", true), (WRAPPING, true), ("/plain/0", false)];
+pub(super) const PATHS: [(&str, bool); 5] =
+    [CROWDED, ("/fair/0", true), ("/fair/1", true), (WRAPPING, true), ("/plain/0", false)];
+
+/// Where several tasks of one process wait behind one another, and those of other processes between them.
+pub(super) const CROWDED: (&str, bool) = ("/crowded", true);
 
 /// Its directory's sequence is about to come to the end of its numbers.
 pub(super) const WRAPPING: &str = "/wrapping";
@@ -53,8 +56,10 @@ pub(super) enum Ending {
 }
 
 impl Work {
-    pub(super) fn draw(op: String, random: &mut Random) -> Self {
-        let (path, fair) = PATHS[random.index(PATHS.len())];
+    /// The tasks with an even number are those that crowd.
+    pub(super) fn draw(op: String, task: usize, random: &mut Random) -> Self {
+        let drawn = PATHS[random.index(PATHS.len())];
+        let (path, fair) = if task.is_multiple_of(2) { CROWDED } else { drawn };
         let (increments, inspects) = (random.percent(60), random.percent(50));
         let steps = random.between(1, 4);
         let millis = match random.between(0, 100) {
@@ -69,7 +74,8 @@ impl Work {
             5 => Ending::Panic,
             _ => Ending::Well,
         };
-        let leaves = random.percent(10).then(|| Duration::from_millis(random.between(0, 400)));
+        // In a crowd the lock is waited for longer than that.
+        let leaves = random.percent(15).then(|| Duration::from_millis(random.between(0, 400)));
         let step = Duration::from_millis(millis) / u32::try_from(steps).unwrap_or(1);
         Self { op, path, fair, increments, steps, step, gives, leaves, inspects }
     }
@@ -148,7 +154,7 @@ impl Desk {
     }
 
     fn granted(&self, work: &Work, guard: &Guard) {
-        self.log.say(now(), &work.op, What::Granted { token: guard.fencing_token().to_string() });
+        self.log.say(now(), &work.op, What::Granted { token: token(guard) });
         self.held(work, guard);
     }
 
@@ -187,7 +193,7 @@ impl Desk {
         sqlx::query("INSERT INTO increment (path, value, token, op) VALUES ($1, $2, $3, $4)")
             .bind(work.path)
             .bind(value)
-            .bind(guard.fencing_token().to_string())
+            .bind(token(guard))
             .bind(&work.op)
             .execute(tx)
             .await?;
@@ -223,6 +229,12 @@ fn path(work: &Work) -> Result<LockPath, Error> {
     LockPath::try_from(work.path)
 }
 
+/// Tokens of two ensembles do not compare, so it says which one.
+fn token(guard: &Guard) -> String {
+    let token = guard.fencing_token();
+    format!("{}/{token}", token.ensemble())
+}
+
 async fn counter(database: impl sqlx::PgExecutor<'_>, path: &str) -> sqlx::Result<i64> {
     sqlx::query_scalar("SELECT value FROM counter WHERE path = $1").bind(path).fetch_one(database).await
 }
@@ -249,7 +261,9 @@ impl Failure {
             Error::Overrun { .. } => Outcome::Overrun,
             Error::Lost { .. } => Outcome::Lost,
             Error::Fenced { .. } => Outcome::Fenced,
+            Error::ForeignFence { .. } => Outcome::ForeignFence,
             Error::NotCommitted { .. } => Outcome::NotCommitted,
+            Error::TransactionEnded { .. } => Outcome::TransactionEnded,
             Error::CommitUnknown { .. } => Outcome::CommitUnknown,
             Error::Database { .. } => Outcome::Database,
             Error::Backend { .. } | Error::Closed => Outcome::Backend,

@@ -206,6 +206,11 @@ impl ZooKeeper {
         self.restart().await
     }
 
+    /// Removes the data of a server that does not run.
+    pub(crate) fn wipe_data(&self) -> Result<(), Error> {
+        self.server()?.wipe()
+    }
+
     /// The server's answer to one of its four-letter words: `srvr`, `stat`, `mntr`, `cons`, `dump`,
     /// `wchp`.
     pub async fn word(&self, word: &str) -> Result<String, Error> {
@@ -256,6 +261,12 @@ impl ZooKeeper {
     /// Deletes a node, whosever it is, as an operator might; false if it was not there.
     pub async fn delete_node(&self, path: &str) -> Result<bool, Error> {
         self.ask(async |session| session.delete(path).await).await
+    }
+
+    /// Deletes a node, but only while `other` is there, in one transaction; false if either was not there. So a waiter can
+    /// be taken out of a queue, and surely not a holder: the one before it has not gone.
+    pub async fn delete_node_while(&self, path: &str, other: &str) -> Result<bool, Error> {
+        self.ask(async |session| session.delete_while(path, other).await).await
     }
 
     /// Uses a short session that has nothing to do with the code under test.

@@ -14,6 +14,8 @@ mod opcode {
     pub(super) const DELETE: i32 = 2;
     pub(super) const GET_DATA: i32 = 4;
     pub(super) const GET_CHILDREN: i32 = 8;
+    pub(super) const CHECK: i32 = 13;
+    pub(super) const MULTI: i32 = 14;
     pub(super) const CLOSE_SESSION: i32 = -11;
 }
 
@@ -75,6 +77,26 @@ impl Session {
             Ok(_) => Ok(true),
             Err(NO_NODE) => Ok(false),
             Err(code) => Err(failed("delete", path, code)),
+        }
+    }
+
+    /// Deletes a node of any version if another one is there, in one transaction; false if either was not there.
+    pub(crate) async fn delete_while(&mut self, path: &str, other: &str) -> io::Result<bool> {
+        let mut body = Record::default();
+        for (opcode, path) in [(opcode::CHECK, other), (opcode::DELETE, path)] {
+            body.int(opcode).bool(false).int(-1);
+            body.bytes(path.as_bytes()).int(-1);
+        }
+        body.int(-1).bool(true).int(-1);
+        let answer = match self.ask(opcode::MULTI, body).await? {
+            Ok(answer) => answer,
+            Err(NO_NODE) => return Ok(false),
+            Err(code) => return Err(failed("multi", path, code)),
+        };
+        // The answer to the check: its kind, or that of an error.
+        match Reader(&answer).int()? {
+            opcode::CHECK => Ok(true),
+            _ => Ok(false),
         }
     }
 

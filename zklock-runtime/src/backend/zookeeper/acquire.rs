@@ -10,7 +10,6 @@ use super::{
     outlet::Outlet,
     plain,
     supervisor::Current,
-    turns::Turns,
 };
 use crate::{
     backend::Request,
@@ -22,7 +21,6 @@ use crate::{
 pub(super) struct Acquire {
     pub(super) config: Arc<Config>,
     pub(super) current: watch::Receiver<Current>,
-    pub(super) turns: Arc<Turns>,
     pub(super) request: Arc<Request>,
     pub(super) outlet: Arc<Outlet>,
     pub(super) started: Tick,
@@ -38,7 +36,7 @@ impl Acquire {
     /// Sees to it that the outlet is told of a grant or of a failure. Dropping what is tried is enough to withdraw: nodes
     /// belong to values that take them away.
     pub(super) async fn run(self, gone: impl Future<Output = ()>) {
-        let progress = Progress::default();
+        let progress = Progress::start();
         // One try is made even if there is no time to wait; it gets the time for an answer.
         let until = if self.request.wait_until > self.started {
             self.request.wait_until
@@ -76,7 +74,7 @@ impl Acquire {
             let tried = if self.request.options.fair {
                 fair::acquire(&attempt).await
             } else {
-                plain::acquire(&attempt, &self.turns).await
+                plain::acquire(&attempt).await
             };
             match tried {
                 Ok(()) => return Ok(()),
@@ -104,7 +102,7 @@ impl Acquire {
                 let node = format!("{}{}", self.config.address.chroot(), self.request.path);
                 plain::a_directory(&self.request.path, &node)
             }
-            stage if is_connected && (stage == Stage::Queueing || waited < ONE_TRY) => {
+            stage if is_connected && (stage == Stage::Queueing || progress.lasts() < ONE_TRY) => {
                 Error::Busy { path: self.request.path.clone(), waited, holder: None }
             }
             _ => Error::Unavailable { servers: self.config.address.servers(), waited, source },

@@ -1,6 +1,9 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use uuid::Uuid;
@@ -37,18 +40,35 @@ pub(super) enum Stage {
 }
 
 /// The stage, for whoever must say why there was not enough time.
-#[derive(Debug, Default)]
-pub(super) struct Progress(AtomicU8);
+#[derive(Debug)]
+pub(super) struct Progress {
+    stage: AtomicU8,
+    since: AtomicU64,
+}
 
 impl Progress {
+    /// Of a call that starts now, by asking.
+    pub(super) fn start() -> Self {
+        Self {
+            stage: AtomicU8::new(Stage::Asking as u8),
+            since: AtomicU64::new(Tick::now().as_nanos()),
+        }
+    }
+
     pub(super) fn is(&self, stage: Stage) {
-        self.0.store(stage as u8, Ordering::Relaxed);
+        self.stage.store(stage as u8, Ordering::Relaxed);
+        self.since.store(Tick::now().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// For how long this has been waited for.
+    pub(super) fn lasts(&self) -> Duration {
+        Tick::from_nanos(self.since.load(Ordering::Relaxed)).elapsed()
     }
 
     pub(super) fn stage(&self) -> Stage {
         [Stage::Queueing, Stage::BeforeDirectory]
             .into_iter()
-            .find(|&stage| stage as u8 == self.0.load(Ordering::Relaxed))
+            .find(|&stage| stage as u8 == self.stage.load(Ordering::Relaxed))
             .unwrap_or(Stage::Asking)
     }
 }
@@ -89,7 +109,7 @@ impl Attempt<'_> {
     /// Resolves when the node is gone while the session lives. Watches it only when that has lasted for a second,
     /// since most locks are held more briefly.
     pub(super) async fn gone(&self, node: &Node) {
-        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
         if node_gone(self.session, node).await.is_err() {
             // Whoever waits besides hears of the end of the session by itself.
             std::future::pending::<()>().await;

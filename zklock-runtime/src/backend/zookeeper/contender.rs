@@ -5,6 +5,7 @@ use super::{
     group::Created,
     janitor::{self, Removal},
     line::Line,
+    local::{Going, LocalQueue},
     session::{Node, Session},
 };
 use crate::hold::{Contender, Done};
@@ -30,7 +31,8 @@ pub(super) enum Place {
         line: Arc<Line>,
         sequence: i32,
     },
-    Plain,
+    /// With those of this session who may have the same node next; `None` if nobody may.
+    Plain(Option<Arc<LocalQueue>>),
 }
 
 impl OwnNode {
@@ -52,14 +54,8 @@ impl OwnNode {
         &self.node
     }
 
-    /// The node is seen to be gone.
-    pub(super) fn is_gone(&self) {
-        self.node.is_seen_gone();
-    }
-
     fn take_away(&mut self, done: Option<Done>) {
         let Some(place) = self.place.take() else { return };
-        self.session.forget(&self.node);
         let removal = match place {
             Place::Fair { presence, directory, line, sequence } => {
                 // First: the next one does not wait for the delete.
@@ -67,8 +63,29 @@ impl OwnNode {
                 let is_last = directory.is_some_and(|czxid| line.is_ours() && presence.leave_last(czxid));
                 Removal::Fair { directory: is_last.then(|| presence.path().clone()) }
             }
-            Place::Plain => Removal::Plain,
+            Place::Plain(None) => Removal::Plain { _going: None },
+            Place::Plain(Some(queue)) => {
+                let next = Self {
+                    session: self.session.clone(),
+                    node: self.node.clone(),
+                    place: Some(Place::Plain(Some(queue.clone()))),
+                    handover: self.handover + 1,
+                };
+                queue.leave(next, done);
+                return;
+            }
         };
+        self.delete(removal, done);
+    }
+
+    /// Has a plain node deleted that is passed on to nobody.
+    pub(super) fn give_up(mut self, going: Option<Going>, done: Option<Done>) {
+        self.place = None;
+        self.delete(Removal::Plain { _going: going }, done);
+    }
+
+    fn delete(&self, removal: Removal, done: Option<Done>) {
+        self.session.forget(&self.node);
         janitor::take_away(&self.session, self.node.clone(), removal, done);
     }
 }

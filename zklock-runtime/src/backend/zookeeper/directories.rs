@@ -18,8 +18,8 @@ struct Directory {
     exists: bool,
     /// The transaction in which this session created it, as a container.
     made_in: Option<i64>,
-    /// Others than contenders were seen in it: they may rely on it (kazoo remembers that a directory exists).
-    foreign: bool,
+    /// It was not left empty by us: others use it, and may rely on it (kazoo remembers that a directory exists).
+    shared: bool,
     /// We may create in it, but not write to it.
     read_only: bool,
     /// Contenders of this session, from before their creation to their end.
@@ -53,7 +53,7 @@ impl Directories {
     pub(super) fn is_shared(&self, path: &str) {
         if let Some(directory) = self.lock().get_mut(path) {
             directory.exists = true;
-            directory.foreign = true;
+            directory.shared = true;
         }
     }
 
@@ -105,7 +105,7 @@ impl Presence {
         self.with(|directory| {
             directory.exists = true;
             directory.made_in = Some(czxid);
-            directory.foreign = false;
+            directory.shared = false;
         });
     }
 
@@ -123,10 +123,6 @@ impl Presence {
         })
     }
 
-    pub(super) fn has_foreign(&self) {
-        self.with(|directory| directory.foreign = true);
-    }
-
     pub(super) fn may_not_be_written(&self) {
         self.with(|directory| directory.read_only = true);
     }
@@ -136,7 +132,7 @@ impl Presence {
     /// It is forgotten then, so that the next acquire makes it again.
     pub(super) fn leave_last(&self, czxid: i64) -> bool {
         self.with(|directory| {
-            let last = directory.contenders == 1 && directory.made_in == Some(czxid) && !directory.foreign;
+            let last = directory.contenders == 1 && directory.made_in == Some(czxid) && !directory.shared;
             if last {
                 *directory = directory.forgotten();
             }
@@ -192,7 +188,7 @@ mod tests {
         assert!(!other_incarnation.leave_last(6));
         let shared = directories.enter("/c");
         shared.was_made_in(5);
-        shared.has_foreign();
+        directories.is_shared("/c");
         assert!(!shared.leave_last(5));
         // Made once, left standing, and used by others since: not ours any more.
         let later = directories.enter("/b");

@@ -280,7 +280,7 @@ async fn find(session: &Arc<Session>, directory: &str, prefix: &str, place: u16)
                 return Ok(Found::Ours(born));
             }
             // Of a session that is not ours any more: its end takes the node away, or we do, if we may.
-            drop(OwnNode::new(session.clone(), &born.path, created, Place::Plain));
+            drop(OwnNode::new(session.clone(), &born.path, created, Place::Plain(None)));
             Ok(Found::Stray)
         }
         Ok(Err(found)) => Ok(found),

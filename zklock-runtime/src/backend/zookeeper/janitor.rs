@@ -13,7 +13,8 @@ use zookeeper_client as zk;
 use super::{
     answer::{Kind, Setback, kind},
     backoff::Backoff,
-    group::{self, Failure, Step, Write},
+    group::{self, Failure, Step, Write, Written},
+    local::Going,
     session::{Node, Session},
 };
 use crate::{backend::Deletes, hold::Done};
@@ -41,8 +42,8 @@ impl Janitor {
 pub(super) enum Removal {
     /// A node that nobody else can have by its name; with the directory, if it is left empty.
     Fair { directory: Option<Arc<str>> },
-    /// A node whose name is the next holder's too.
-    Plain,
+    /// A node whose name is the next holder's too. Who waits for its end is told by the drop.
+    Plain { _going: Option<Going> },
 }
 
 /// Starts to take a node of `session` away and sees it through. `done` is dropped when it is gone, or when the
@@ -55,17 +56,12 @@ pub(super) fn take_away(session: &Arc<Session>, node: Arc<Node>, removal: Remova
         debug!(target: "zklock", node = &*node.path, "taking away a node that nobody wants any more");
     }
     session.janitor.pending.fetch_add(1, Ordering::AcqRel);
-    let session = session.clone();
-    session.handle.clone().spawn(async move {
-        let job = Job { session: &session, node: &node, removal, is_certain: true, done };
-        job.run().await;
-        session.janitor.pending.fetch_sub(1, Ordering::AcqRel);
-    });
+    Job { session: session.clone(), node, removal, is_certain: true, done }.start();
 }
 
-struct Job<'a> {
-    session: &'a Arc<Session>,
-    node: &'a Node,
+struct Job {
+    session: Arc<Session>,
+    node: Arc<Node>,
     removal: Removal,
     /// No delete of this node has been sent whose answer was lost.
     is_certain: bool,
@@ -74,7 +70,8 @@ struct Job<'a> {
 
 /// What came of one try.
 enum Outcome {
-    Gone,
+    /// The node is gone, or its session is over.
+    Done,
     /// Try again at once, in another way.
     Otherwise,
     Refused(zk::Error),
@@ -83,17 +80,29 @@ enum Outcome {
     Unknown,
 }
 
-impl Job<'_> {
-    async fn run(mut self) {
+impl Job {
+    /// The first try, for which no task is needed: most of them do it.
+    fn start(mut self) {
+        let (write, is_risky) = self.write();
+        let session = self.session.clone();
+        group::write(&session, write, is_risky, move |answer| match self.judge(answer) {
+            Outcome::Done => {}
+            outcome => {
+                self.session.handle.clone().spawn(self.see_through(outcome));
+            }
+        });
+    }
+
+    async fn see_through(mut self, mut outcome: Outcome) {
         // A refusal does not go away soon.
         let mut backoff =
             Backoff::new(Duration::from_millis(20), self.session.timeout.min(Duration::from_secs(5)));
         let mut complained = false;
         loop {
-            match self.attempt().await {
-                Ok(Outcome::Gone) | Err(Setback::SessionOver | Setback::Failed(_)) => return,
-                Ok(Outcome::Otherwise) => continue,
-                Ok(Outcome::Refused(reason)) => {
+            match outcome {
+                Outcome::Done => return,
+                Outcome::Otherwise => {}
+                Outcome::Refused(reason) => {
                     self.session.janitor.refusals.fetch_add(1, Ordering::Relaxed);
                     if !complained {
                         complained = true;
@@ -104,59 +113,76 @@ impl Job<'_> {
                         );
                     }
                     self.done = None;
+                    self.pause(&mut backoff).await;
                 }
-                Ok(Outcome::NotDone) => {}
-                Ok(Outcome::Unknown) => {
+                Outcome::NotDone => self.pause(&mut backoff).await,
+                Outcome::Unknown => {
                     debug!(target: "zklock", node = &*self.node.path, "the answer to a delete was lost");
+                    self.pause(&mut backoff).await;
                 }
             }
-            backoff.pause().await;
-            self.session.janitor.retries.fetch_add(1, Ordering::Relaxed);
+            outcome = self.attempt().await;
         }
     }
 
-    async fn attempt(&mut self) -> Result<Outcome, Setback> {
-        if self.node.is_gone()
-            || (matches!(self.removal, Removal::Plain) && !self.is_certain && !self.is_ours().await?)
-        {
-            return Ok(Outcome::Gone);
+    async fn pause(&self, backoff: &mut Backoff) {
+        backoff.pause().await;
+        self.session.janitor.retries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn attempt(&mut self) -> Outcome {
+        let is_gone = self.node.is_gone()
+            || (matches!(self.removal, Removal::Plain { .. })
+                && !self.is_certain
+                && !self.is_ours().await.unwrap_or(false));
+        if is_gone {
+            return Outcome::Done;
         }
+        let (write, is_risky) = self.write();
+        let (sender, answered) = oneshot::channel();
+        group::write(&self.session, write, is_risky, move |answer| {
+            let _ = sender.send(answer);
+        });
+        // Without an answer the engine has stopped.
+        answered.await.map_or(Outcome::Done, |answer| self.judge(answer))
+    }
+
+    /// What is to be asked for, and whether it may well fail.
+    fn write(&self) -> (Write, bool) {
         let path = self.node.path.clone();
-        let (write, is_risky) = match &self.removal {
+        match &self.removal {
             Removal::Fair { directory: Some(directory) } => {
                 (Write::DeleteLast { path, directory: directory.clone() }, true)
             }
             // What may be gone already would spoil the request of others.
-            Removal::Fair { directory: None } | Removal::Plain => (Write::Delete { path }, !self.is_certain),
-        };
-        let (sender, answered) = oneshot::channel();
-        group::write(self.session, write, is_risky, move |answer| {
-            let _ = sender.send(answer);
-        });
-        // Without an answer the engine has stopped.
-        let answer = answered.await.map_err(|_| Setback::SessionOver)?;
-        let had_directory = match &mut self.removal {
+            Removal::Fair { directory: None } | Removal::Plain { .. } => {
+                (Write::Delete { path }, !self.is_certain)
+            }
+        }
+    }
+
+    fn judge(&mut self, answer: Result<Written, Failure>) -> Outcome {
+        let directory = match &mut self.removal {
             Removal::Fair { directory } => directory.take(),
-            Removal::Plain => None,
+            Removal::Plain { .. } => None,
         };
-        match answer {
-            Ok(_) | Err(Failure { step: Step::Node, error: zk::Error::NoNode, .. }) => Ok(Outcome::Gone),
+        let Err(Failure { step, error, .. }) = answer else { return Outcome::Done };
+        match kind(&error) {
+            Kind::SessionOver => Outcome::Done,
             // Not empty any more, or not ours to delete: the server sweeps it.
-            Err(Failure { step: Step::Directory, error, .. }) if kind(&error) == Kind::Refusal => {
-                if let Some(directory) = had_directory {
+            Kind::Refusal if step == Step::Directory => {
+                if let Some(directory) = directory {
                     self.session.directories.is_shared(&directory);
                 }
-                Ok(Outcome::Otherwise)
+                Outcome::Otherwise
             }
-            Err(Failure { error, .. }) => match kind(&error) {
-                Kind::SessionOver => Err(Setback::SessionOver),
-                Kind::Refusal if error != zk::Error::Throttled => Ok(Outcome::Refused(error)),
-                Kind::Refusal => Ok(Outcome::NotDone),
-                Kind::Unknown => {
-                    self.is_certain = false;
-                    Ok(Outcome::Unknown)
-                }
-            },
+            Kind::Refusal if error == zk::Error::NoNode => Outcome::Done,
+            Kind::Refusal if error == zk::Error::Throttled => Outcome::NotDone,
+            Kind::Refusal => Outcome::Refused(error),
+            Kind::Unknown => {
+                self.is_certain = false;
+                Outcome::Unknown
+            }
         }
     }
 
@@ -174,5 +200,11 @@ impl Job<'_> {
             .await?;
         // By the transaction that made it, not by its owner: what is taken away may be another session's.
         Ok(matches!(stat, Ok(Some(stat)) if stat.czxid == self.node.czxid))
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.session.janitor.pending.fetch_sub(1, Ordering::AcqRel);
     }
 }

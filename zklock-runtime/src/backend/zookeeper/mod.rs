@@ -1,7 +1,8 @@
 //! Locks on a ZooKeeper ensemble.
 //!
 //! One session for a `Locks`, shared by all its locks ([`session`], kept by [`supervisor`]). A fair lock is a
-//! directory of contenders ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`]). What was
+//! directory of contenders ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`], wanted by the
+//! tasks of a session in a queue of their own, [`local`]). What was
 //! created ([`entry`]) is owned by a value ([`contender`]) that hands it to the [`janitor`] when dropped. One persistent
 //! node at the root of the server is ours and stays, whatever the chroot: the id of the ensemble ([`ensemble::NODE`]).
 //!
@@ -24,6 +25,7 @@ mod group;
 mod inspect;
 mod janitor;
 mod line;
+mod local;
 mod looks;
 #[cfg(test)]
 mod model;
@@ -37,7 +39,6 @@ mod session;
 mod supervisor;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod witness;
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
@@ -45,11 +46,11 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 use tokio::sync::{oneshot, watch};
 use zookeeper_client as zk;
 
-pub(crate) use self::address::Address;
 use self::{
     acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session,
-    supervisor::Current, turns::Turns,
+    supervisor::Current,
 };
+pub(crate) use self::{address::Address, local::Limit};
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;
 use crate::{
@@ -71,6 +72,8 @@ pub(crate) struct Config {
     /// Scheme and credentials, such as `digest` and `user:password`.
     pub(crate) auth: Vec<(String, Vec<u8>)>,
     pub(crate) acl: Acl,
+    /// For how long an unfair lock stays with one process while others may be waiting for it.
+    pub(crate) share: Limit,
 }
 
 /// Who may use the nodes that a `Locks` makes on a server.
@@ -93,7 +96,6 @@ pub(crate) struct ZooKeeper {
     config: Arc<Config>,
     current: watch::Receiver<Current>,
     closing: watch::Sender<bool>,
-    turns: Arc<Turns>,
 }
 
 impl ZooKeeper {
@@ -124,18 +126,18 @@ impl ZooKeeper {
             Ok(receiver)
         })
         .await?;
-        Ok(Self { engine, config, current, closing, turns: Arc::default() })
+        Ok(Self { engine, config, current, closing })
     }
 }
 
 impl Backend for ZooKeeper {
     fn acquire(&self, request: Request) -> BoxFuture<Result<Arc<Hold>, Error>> {
-        let (config, current, turns) = (self.config.clone(), self.current.clone(), self.turns.clone());
+        let (config, current) = (self.config.clone(), self.current.clone());
         let engine = self.engine.clone();
         Box::pin(async move {
             let (outlet, answer) = Outlet::new();
             let acquire =
-                Acquire { config, current, turns, request: Arc::new(request), outlet, started: Tick::now() };
+                Acquire { config, current, request: Arc::new(request), outlet, started: Tick::now() };
             let (here, gone) = oneshot::channel::<()>();
             engine.handle().spawn(acquire.run(async move {
                 // Nothing is ever sent: this resolves when the other end is dropped.

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
 use tracing::debug;
 use uuid::Uuid;
 use zookeeper_client as zk;
@@ -8,14 +9,15 @@ use super::{
     answer::{Kind, Setback, kind, refused},
     attempt::{Attempt, Stage},
     backoff::Backoff,
-    contender::{OwnNode, Place},
-    group::Created,
+    contender::{OwnNode, Place as Stands},
+    group::{self, Created, Failure, Write, Written},
+    local::{Asking, LocalQueue, Newcomer, Place, Standing},
     nodes::Tag,
     parents,
     session::Session,
-    turns::Turns,
 };
 use crate::{
+    backend::BoxFuture,
     clock::Tick,
     error::{Error, LostReason},
     path::LockPath,
@@ -23,102 +25,152 @@ use crate::{
 
 /// Runs for the plain node of a `fair = false` lock: whoever creates it holds, and the outlet is told. Dropping the future
 /// withdraws.
-pub(super) async fn acquire(attempt: &Attempt<'_>, turns: &Arc<Turns>) -> Result<(), Setback> {
+///
+/// The node says who created it and for which function. It may be passed on to others of this process since: what is
+/// written in it stays that of its first holder.
+pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
     let session = attempt.session;
-    let path = &attempt.request.path;
-    let node = attempt.node();
-    // Others of this process are contending: they say who holds it soon enough.
-    attempt.progress.is(Stage::Queueing);
-    // A single try does not wait for them: it adds one request, and watches nothing.
-    let _turn = if attempt.tries_once() { None } else { Some(turns.take(node).await) };
-    let mut backoff = Backoff::of_request();
-    let mut round = 0_u32;
+    let queue = session.local.queue(attempt.node());
+    // A single try does not wait for those beside it: it adds one request, and watches nothing.
+    let mut passes_by = attempt.tries_once();
+    let place = if passes_by { queue.pass_by() } else { queue.enter(attempt.claim(Uuid::new_v4())) };
+    let over = session.ended();
+    tokio::pin!(over);
+    let mut others = None;
+    let mut tries = Tries::default();
     loop {
-        attempt.progress.is(Stage::Asking);
-        round += 1;
-        if round > 3 {
-            backoff.pause().await;
-        }
-        // A new one each time: what an earlier try has left behind must not be taken for this one's.
-        let uuid = Uuid::new_v4();
-        let birth = birth(session.clone(), node.to_owned(), uuid, attempt.tag(uuid));
-        match session.handle.spawn(birth).await.map_err(|_| Setback::Failed(Error::Closed))?? {
-            Birth::Born(own) => {
-                if hold(attempt, own, uuid).await? {
-                    return Ok(());
+        match place.standing(passes_by) {
+            Standing::Granted => return Ok(()),
+            Standing::Waits => {
+                others = None;
+                attempt.progress.is(Stage::Queueing);
+                tokio::select! {
+                    () = place.changed() => {}
+                    () = &mut over => return Err(Setback::SessionOver),
                 }
             }
-            Birth::Refused(zk::Error::NodeExists) => {
-                if wait(attempt).await? {
-                    round = 0;
+            Standing::Asks { gives_way } => {
+                if let Some(gone) = &mut others {
+                    tokio::select! {
+                        () = gone => others = None,
+                        () = place.changed() => {}
+                        () = &mut over => return Err(Setback::SessionOver),
+                    }
+                    continue;
                 }
-            }
-            Birth::Refused(zk::Error::NoNode) => parents::make(session, path, node).await?,
-            Birth::NotMade | Birth::Refused(zk::Error::Throttled) => {}
-            Birth::Refused(error) => {
-                let above = attempt.full(node.rsplit_once('/').map_or("/", |(above, _)| above));
-                return Err(refused(Some(path), "CREATE", &above, error).into());
+                attempt.progress.is(Stage::Asking);
+                if gives_way {
+                    tries.is_contended = true;
+                    others = give_way(attempt, &queue).await?;
+                    continue;
+                }
+                tries.pause().await;
+                // What was granted to us is taken back when the session is not confirmed: no use in asking before it is.
+                session.stands().await?;
+                match ask(attempt, &place, passes_by, tries.is_contended).await? {
+                    // Granted to whoever was first by then.
+                    Birth::Born => passes_by = false,
+                    Birth::Refused(zk::Error::NodeExists) => {
+                        tries.is_contended = true;
+                        others = watch(attempt, &queue, false).await?;
+                        if others.is_some() {
+                            tries.number = 0;
+                        }
+                    }
+                    Birth::Refused(zk::Error::NoNode) => {
+                        parents::make(session, &attempt.request.path, attempt.node()).await?;
+                    }
+                    Birth::NotMade | Birth::Refused(zk::Error::Throttled) => {}
+                    Birth::Refused(error) => {
+                        let node = attempt.node();
+                        let above = attempt.full(node.rsplit_once('/').map_or("/", |(above, _)| above));
+                        return Err(refused(Some(&attempt.request.path), "CREATE", &above, error).into());
+                    }
+                }
             }
         }
     }
 }
 
-/// Grants what was created. False: it is gone again.
-async fn hold(attempt: &Attempt<'_>, mut own: OwnNode, uuid: Uuid) -> Result<bool, Setback> {
-    let session = attempt.session;
-    let node = own.node().clone();
-    let mut claim = attempt.claim(uuid);
-    loop {
-        match claim.grant(own) {
-            Ok(()) => return Ok(true),
-            Err(back) => (claim, own) = back,
-        }
-        // By now the server may have ended the session: look again once it has not.
-        session.stands().await?;
-        let path = &*node.path;
-        match session.ask(|client| async move { client.check_stat(path).await }).await? {
-            Ok(Some(stat)) if stat.czxid == node.czxid => {}
-            _ => {
-                own.is_gone();
-                return Ok(false);
-            }
+/// The creates of one attempt.
+struct Tries {
+    /// Since the last wait for somebody else.
+    number: u32,
+    /// Others were there.
+    is_contended: bool,
+    backoff: Backoff,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self { number: 0, is_contended: false, backoff: Backoff::of_request() }
+    }
+}
+
+impl Tries {
+    async fn pause(&mut self) {
+        self.number += 1;
+        if self.number > 3 {
+            self.backoff.pause().await;
         }
     }
 }
 
-/// Waits until the node that stands there may be gone. False: it was, before it could be watched.
-async fn wait(attempt: &Attempt<'_>) -> Result<bool, Setback> {
+/// Resolves when the node that somebody else has may be gone.
+type Gone = BoxFuture<()>;
+
+/// Lets others have the lock, whom we have kept from it: our last node has to be gone, and a round trip to the leader
+/// later whoever heard of that has asked for it.
+async fn give_way(attempt: &Attempt<'_>, queue: &LocalQueue) -> Result<Option<Gone>, Setback> {
+    queue.settled().await;
+    let others = watch(attempt, queue, true).await?;
+    queue.has_given_way();
+    Ok(others)
+}
+
+/// Watches the node that stands there; `None` if there is none any more. `synced`: as the leader has it by now.
+async fn watch(attempt: &Attempt<'_>, queue: &LocalQueue, synced: bool) -> Result<Option<Gone>, Setback> {
     let session = attempt.session;
     let path = &attempt.request.path;
     let node = attempt.node();
-    let (stat, holder, watcher) =
-        match session.ask(|client| async move { client.get_and_watch_data(node).await }).await? {
-            Ok((data, stat, watcher)) => (stat, Tag::read(&data).identity, watcher),
-            Err(zk::Error::NoNode) => return Ok(false),
-            Err(zk::Error::NoAuth) => {
-                match session.ask(|client| async move { client.check_and_watch_stat(node).await }).await? {
-                    Ok((Some(stat), watcher)) => (stat, None, watcher),
-                    Ok((None, _)) => return Ok(false),
-                    Err(error) => return Err(refused(Some(path), "READ", &attempt.full(node), error).into()),
-                }
+    let read = session
+        .ask(|client| async move {
+            if synced {
+                client.sync(node).await?;
             }
-            Err(error) => return Err(refused(Some(path), "READ", &attempt.full(node), error).into()),
-        };
+            client.get_and_watch_data(node).await
+        })
+        .await?;
+    let (stat, holder, watcher) = match read {
+        Ok((data, stat, watcher)) => (stat, Tag::read(&data).identity, watcher),
+        Err(zk::Error::NoNode) => return Ok(None),
+        Err(zk::Error::NoAuth) => {
+            match session.ask(|client| async move { client.check_and_watch_stat(node).await }).await? {
+                Ok((Some(stat), watcher)) => (stat, None, watcher),
+                Ok((None, _)) => return Ok(None),
+                Err(error) => return Err(refused(Some(path), "READ", &attempt.full(node), error).into()),
+            }
+        }
+        Err(error) => return Err(refused(Some(path), "READ", &attempt.full(node), error).into()),
+    };
     if is_held(&stat) {
         attempt.must_wait(holder)?;
+        if stat.ephemeral_owner != session.id() {
+            queue.has_given_way();
+        }
         attempt.progress.is(Stage::Queueing);
-        watcher.changed().await;
-        return Ok(true);
-    }
-    // A directory: the server does not tell clients whether it is a container, which it sweeps away when empty, or
-    // somebody's persistent node, which is not ours to delete. Once used and now empty, it may be swept.
-    let is_left_over = stat.num_children == 0 && stat.cversion > 0 && stat.data_length == 0;
-    if is_left_over && Tick::now() < attempt.request.wait_until {
+    } else {
+        // A directory: the server does not tell clients whether it is a container, which it sweeps away when empty, or
+        // somebody's persistent node, which is not ours to delete. Once used and now empty, it may be swept.
+        let is_left_over = stat.num_children == 0 && stat.cversion > 0 && stat.data_length == 0;
+        if !is_left_over || Tick::now() >= attempt.request.wait_until {
+            return Err(a_directory(path, &attempt.full(node)).into());
+        }
         attempt.progress.is(Stage::BeforeDirectory);
-        watcher.changed().await;
-        return Ok(true);
     }
-    Err(a_directory(path, &attempt.full(node)).into())
+    Ok(Some(Box::pin(async move {
+        watcher.changed().await;
+    })))
 }
 
 /// Whether the node is somebody's lock: containers and nodes with a time to live have no owner for clients
@@ -137,29 +189,87 @@ pub(super) fn a_directory(path: &LockPath, node: &str) -> Error {
 }
 
 enum Birth {
-    Born(OwnNode),
+    Born,
     Refused(zk::Error),
     /// The answer was lost, and the node is not ours.
     NotMade,
 }
 
-async fn birth(session: Arc<Session>, node: String, uuid: Uuid, tag: Vec<u8>) -> Result<Birth, Setback> {
-    let client = session.client()?;
-    let options = zk::CreateMode::Ephemeral.with_acls(session.config.acl.acls());
-    let asked = client.create(&node, &tag, &options).await;
-    drop(client);
-    let czxid = match asked {
-        Ok((stat, _)) => Some(stat.czxid),
-        Err(error) => match kind(&error) {
-            Kind::SessionOver => return Err(Setback::SessionOver),
-            Kind::Refusal => return Ok(Birth::Refused(error)),
-            Kind::Unknown => {
-                debug!(target: "zklock", node, %error, "the answer to a create was lost");
-                find(&session, &node, uuid).await?
-            }
-        },
+/// Sends a create. What comes of it goes to the queue, whether whoever asked is still there or not: an answer that gets
+/// lost is looked into.
+async fn ask(
+    attempt: &Attempt<'_>,
+    place: &Place,
+    passes_by: bool,
+    is_contended: bool,
+) -> Result<Birth, Setback> {
+    let session = attempt.session;
+    // A new one each time: what an earlier try has left behind must not be taken for this one's.
+    let uuid = Uuid::new_v4();
+    let (sender, answered) = oneshot::channel();
+    let birth = Pending {
+        session: session.clone(),
+        queue: place.queue().clone(),
+        path: attempt.node().into(),
+        uuid,
+        first: passes_by.then(|| place.newcomer(attempt.claim(uuid))),
+        _asking: (!passes_by).then(|| place.queue().ask()),
+        sender,
     };
-    Ok(czxid.map_or(Birth::NotMade, |czxid| Birth::Born(OwnNode::new(session, &node, Created { czxid, place: 0 }, Place::Plain))))
+    let write = Write::Plain { path: birth.path.clone(), tag: attempt.tag(uuid) };
+    group::write(session, write, is_contended, move |answer| birth.settle(answer));
+    // Without an answer the engine has stopped.
+    answered.await.map_err(|_| Setback::Failed(Error::Closed))?
+}
+
+/// A create that has not been answered yet.
+struct Pending {
+    session: Arc<Session>,
+    queue: Arc<LocalQueue>,
+    path: Arc<str>,
+    uuid: Uuid,
+    /// Whom it is for, if not for whoever is first in the queue.
+    first: Option<Newcomer>,
+    _asking: Option<Asking>,
+    sender: oneshot::Sender<Result<Birth, Setback>>,
+}
+
+impl Pending {
+    fn settle(self, answer: Result<Written, Failure>) {
+        let Failure { error, place, .. } = match answer {
+            Ok(Written::Plain(created)) => return self.born(created),
+            // Not what was asked for: look for it.
+            Ok(Written::Contender { .. } | Written::Gone) => {
+                Failure { step: group::Step::Node, error: zk::Error::RuntimeInconsistent, place: 0 }
+            }
+            Err(failure) => failure,
+        };
+        match kind(&error) {
+            Kind::SessionOver => self.ends(Err(Setback::SessionOver)),
+            Kind::Refusal => self.ends(Ok(Birth::Refused(error))),
+            Kind::Unknown => {
+                debug!(target: "zklock", node = &*self.path, %error, "the answer to a create was lost");
+                self.session.handle.clone().spawn(async move {
+                    match find(&self.session, &self.path, self.uuid).await {
+                        Ok(Some(czxid)) => self.born(Created { czxid, place }),
+                        Ok(None) => self.ends(Ok(Birth::NotMade)),
+                        Err(setback) => self.ends(Err(setback)),
+                    }
+                });
+            }
+        }
+    }
+
+    fn born(mut self, created: Created) {
+        let stands = Stands::Plain(Some(self.queue.clone()));
+        let own = OwnNode::new(self.session.clone(), &self.path, created, stands);
+        self.queue.receive(own, self.first.take());
+        self.ends(Ok(Birth::Born));
+    }
+
+    fn ends(self, birth: Result<Birth, Setback>) {
+        let _ = self.sender.send(birth);
+    }
 }
 
 /// The transaction in which this very attempt created the node, if it did. The session alone does not tell: another

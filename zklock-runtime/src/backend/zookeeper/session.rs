@@ -25,6 +25,7 @@ use super::{
     ensemble,
     group::{Created, Group},
     janitor::Janitor,
+    local::LocalQueues,
     looks::Looks,
     witness::{self, Identity},
 };
@@ -44,6 +45,8 @@ pub(super) struct Session {
     pub(super) home: ensemble::Home,
     pub(super) validity: Arc<Validity>,
     pub(super) directories: Arc<Directories>,
+    /// Those of this session who want plain nodes.
+    pub(super) local: Arc<LocalQueues>,
     pub(super) looks: Looks,
     /// What is to be written.
     pub(super) group: Group,
@@ -120,6 +123,7 @@ impl Session {
             home,
             validity: Validity::until(valid_until(sent, timeout)),
             directories: Arc::default(),
+            local: LocalQueues::new(config.share),
             looks: Looks::default(),
             group: Group::default(),
             janitor: Janitor::default(),
@@ -172,16 +176,19 @@ impl Session {
         self.nodes().live.remove(&node.key);
     }
 
-    /// Gives the lock that rests on `own`, if the session is valid at this very moment; else gives `own` back.
+    /// Gives the lock that rests on `own`, if the session is valid at this very moment and the node not seen to be gone;
+    /// else gives `own` back.
     pub(super) fn grant(&self, own: OwnNode, grant: Grant) -> Result<Arc<Hold>, OwnNode> {
         let mut nodes = self.nodes();
         // Under the same lock as revocation: a hold that is granted here is seen by the next one.
-        if nodes.over || self.validity.verdict(Tick::now()).is_some() {
+        if nodes.over || own.node().is_gone() || self.validity.verdict(Tick::now()).is_some() {
             return Err(own);
         }
         let node = own.node().clone();
+        // A watch is on the node, whoever of ours has it when the event comes.
+        let is_watched = nodes.live.get(&node.key).is_some_and(|(_, used)| used.is_watched());
         let hold = Hold::new(grant, Box::new(own));
-        let used = Use::Holds { hold: Arc::downgrade(&hold), since: Tick::now(), is_watched: false };
+        let used = Use::Holds { hold: Arc::downgrade(&hold), since: Tick::now(), is_watched };
         nodes.live.insert(node.key, (node, used));
         Ok(hold)
     }
@@ -237,6 +244,7 @@ impl Session {
         self.validity.end();
         self.nodes().live.clear();
         drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.group.end();
         // Wakes who waits for a confirmation, or for anything else.
         self.confirmed.send_modify(|_| {});
         self.ended.notify_waiters();
@@ -253,15 +261,25 @@ impl Session {
         }
     }
 
-    /// Holds that have lasted for longer than a second and whose node nobody watches yet.
-    pub(super) fn unwatched(&self) -> Vec<(Arc<Node>, Weak<Hold>)> {
+    /// A node of ours is seen to be gone: whoever holds it now holds it no more.
+    pub(super) fn is_gone(&self, node: &Node) {
+        // First, so that a grant after the look sees it.
+        node.gone.store(true, Ordering::Release);
+        let hold = self.nodes().live.get(&node.key).and_then(|(_, used)| used.hold()?.upgrade());
+        if let Some(hold) = hold.filter(|hold| hold.end(LostReason::NodeGone)) {
+            warn!(target: "zklock", path = %hold.path(), "the node of a held lock was deleted by somebody else");
+        }
+    }
+
+    /// The nodes of holds that have lasted for longer than a second, if nobody watches them yet.
+    pub(super) fn unwatched(&self) -> Vec<Arc<Node>> {
         let mut found = Vec::new();
         for (node, used) in self.nodes().live.values_mut() {
-            if let Use::Holds { hold, since, is_watched: is_watched @ false } = used
+            if let Use::Holds { since, is_watched: is_watched @ false, .. } = used
                 && since.elapsed() > Duration::from_secs(1)
             {
                 *is_watched = true;
-                found.push((node.clone(), hold.clone()));
+                found.push(node.clone());
             }
         }
         found
@@ -270,8 +288,7 @@ impl Session {
     /// How many holds are watched.
     #[cfg(test)]
     pub(super) fn watched(&self) -> usize {
-        let is_watched = |used: &Use| matches!(used, Use::Holds { is_watched: true, .. });
-        self.nodes().live.values().filter(|(_, used)| is_watched(used)).count()
+        self.nodes().live.values().filter(|(_, used)| used.is_watched()).count()
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
@@ -285,6 +302,10 @@ impl Use {
             Self::Waits => None,
             Self::Holds { hold, .. } => Some(hold),
         }
+    }
+
+    fn is_watched(&self) -> bool {
+        matches!(self, Self::Holds { is_watched: true, .. })
     }
 }
 

@@ -227,15 +227,12 @@ impl<'a> Pulse<'a> {
 
     fn sweep(&mut self) {
         self.next_sweep = Instant::now() + Duration::from_secs(1);
-        for (node, hold) in self.session.unwatched() {
+        for node in self.session.unwatched() {
             let session = self.session.clone();
             // Ends with the node, or with the session.
             self.session.handle.spawn(async move {
-                if node_gone(&session, &node).await.is_ok()
-                    && let Some(hold) = hold.upgrade()
-                    && hold.end(LostReason::NodeGone)
-                {
-                    warn!(target: "zklock", path = %hold.path(), "the node of a held lock was deleted by somebody else");
+                if node_gone(&session, &node).await.is_ok() {
+                    session.is_gone(&node);
                 }
             });
         }

@@ -24,6 +24,7 @@ on_each_database!(
     a_rollback_dropped_at_any_step_goes_on,
     a_dropped_body_with_a_long_statement_is_stopped,
     a_dropped_body_without_a_fence_is_stopped,
+    a_rollback_over_a_running_statement_is_known,
     a_panic_rolls_back,
     a_statement_ends_with_its_stop_from_outside,
     a_stop_after_the_end_is_no_error,
@@ -131,6 +132,29 @@ async fn dropped_with_a_statement<DB: Bench>(spec: crate::transaction::TxSpec) {
     assert!(dropped.elapsed() < Duration::from_secs(5), "{:?}", dropped.elapsed());
     assert!(lab.ids().await.is_empty());
     lab.assert_clean(2).await;
+}
+
+/// Ended from outside, a transaction could not say any more whether it was still the one that was begun.
+async fn a_rollback_over_a_running_statement_is_known<DB: Bench>() {
+    for (spec, ends) in [(FENCED, false), (UNFENCED, false), (FENCED, true)] {
+        let lab = Lab::<DB>::new().await;
+        let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(100)));
+        let mut tx = lab.begin_as(&hold, spec).await.unwrap();
+        DB::insert(connection(&mut tx), 1).await.unwrap();
+        DB::touch(connection(&mut tx)).await.unwrap();
+        if ends {
+            DB::run(connection(&mut tx), "COMMIT").await.unwrap();
+        }
+        tokio::time::timeout(Duration::from_millis(50), DB::minute(connection(&mut tx))).await.unwrap_err();
+        let asked = Instant::now();
+        assert_eq!(soon(tx.rollback()).await, !ends);
+        assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        assert!(lab.is_free().await);
+        assert_eq!(lab.ids().await.is_empty(), !ends);
+        hold.release();
+        released.released().await;
+        lab.assert_clean(2).await;
+    }
 }
 
 async fn a_panic_rolls_back<DB: Bench>() {

@@ -22,6 +22,8 @@ on_each_database!(
     a_swallowed_error_is_not_committed,
     a_body_that_commits_by_itself_is_told,
     a_parameter_whose_body_commits_by_itself_is_told,
+    a_rollback_of_what_the_body_ended_is_not_known,
+    a_failed_transaction_is_rolled_back_as_far_as_is_known,
     what_is_begun_inside_is_a_savepoint,
     what_is_begun_inside_and_forgotten_is_not_committed,
     a_query_cut_off_inside_does_no_harm,
@@ -66,7 +68,7 @@ async fn a_rollback_leaves_nothing<DB: Bench>() {
     DB::insert(connection(&mut tx), 1).await.unwrap();
     DB::touch(connection(&mut tx)).await.unwrap();
     assert!(!lab.is_free().await);
-    soon(tx.rollback()).await;
+    assert!(soon(tx.rollback()).await, "nothing stands, and it does not know");
     assert!(lab.is_free().await);
     assert!(lab.ids().await.is_empty());
     lab.assert_clean(2).await;
@@ -131,6 +133,38 @@ async fn a_parameter_whose_body_commits_by_itself_is_told<DB: Bench>() {
     soon(tx.rollback()).await;
     assert_eq!(lab.ids().await, [1]);
     lab.assert_clean(2).await;
+}
+
+async fn a_rollback_of_what_the_body_ended_is_not_known<DB: Bench>() {
+    for (text, then_begins) in [("COMMIT", false), ("COMMIT", true), ("ROLLBACK", false), ("ROLLBACK", true)]
+    {
+        let lab = Lab::<DB>::new().await;
+        let (hold, _) = lab.hold("/a");
+        let mut tx = lab.begin(&hold).await.unwrap();
+        DB::insert(connection(&mut tx), 1).await.unwrap();
+        DB::run(connection(&mut tx), text).await.unwrap();
+        DB::insert(connection(&mut tx), 2).await.unwrap();
+        if then_begins {
+            DB::run(connection(&mut tx), "BEGIN").await.unwrap();
+        }
+        assert!(!soon(tx.rollback()).await, "what stands after {text} was told as undone");
+        assert!(lab.ids().await.contains(&2));
+        lab.assert_clean(3).await;
+    }
+}
+
+/// Where it ended with the failure, something may have followed.
+async fn a_failed_transaction_is_rolled_back_as_far_as_is_known<DB: Bench>() {
+    let lab = Lab::<DB>::new().await;
+    let (hold, _) = lab.hold("/a");
+    let mut tx = lab.begin(&hold).await.unwrap();
+    DB::insert(connection(&mut tx), 1).await.unwrap();
+    DB::fail(connection(&mut tx)).await.unwrap_err();
+    let _ = DB::insert(connection(&mut tx), 2).await;
+    let is_undone = soon(tx.rollback()).await;
+    assert_eq!(is_undone, !DB::ENDS_SILENTLY);
+    assert_eq!(is_undone, lab.ids().await.is_empty());
+    lab.assert_clean(3).await;
 }
 
 #[cfg(feature = "mysql")]
@@ -235,7 +269,7 @@ where
         let mut slot = open::<DB::Connection>(&mut tx).await.unwrap();
         DB::insert(param::<DB::Connection>(&mut slot), id).await.unwrap();
         close::<DB::Connection>(slot, keep).await.unwrap();
-        if keep { soon(tx.commit()).await.unwrap() } else { soon(tx.rollback()).await }
+        if keep { soon(tx.commit()).await.unwrap() } else { assert!(soon(tx.rollback()).await) }
     }
     assert_eq!(lab.ids().await, [1]);
 }
@@ -249,7 +283,7 @@ async fn a_parameter_that_is_a_transaction<DB: Bench>() {
         let transaction: &mut Transaction<'_, DB> = param::<Transaction<'_, DB>>(&mut slot);
         DB::insert(transaction, id).await.unwrap();
         close::<Transaction<'_, DB>>(slot, keep).await.unwrap();
-        if keep { soon(tx.commit()).await.unwrap() } else { soon(tx.rollback()).await }
+        if keep { soon(tx.commit()).await.unwrap() } else { assert!(soon(tx.rollback()).await) }
     }
     assert_eq!(lab.ids().await, [1]);
     // An error that the body swallowed shows when its part is closed, or else at COMMIT.

@@ -1,6 +1,6 @@
 //! Transactions that are a part of another one.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use sqlx::Connection;
 
@@ -22,6 +22,7 @@ on_each_database!(
     dropped_while_it_begins_it_leaves_the_outer_one,
     its_swallowed_error_is_told,
     a_commit_of_its_own_is_told,
+    a_rollback_of_what_its_body_ended_is_not_known,
     its_fence_holds_until_the_outer_one_commits,
     it_is_fenced_off_alone,
     outside_of_a_transaction_it_is_refused,
@@ -56,7 +57,7 @@ async fn it_takes_effect_with_the_outer_one<DB: Bench>() {
         DB::insert(connection(&mut tx), id).await.unwrap();
         soon(tx.commit()).await.unwrap();
         assert!(!lab.ids().await.contains(&id));
-        if commit { soon(outer.commit()).await.unwrap() } else { soon(outer.rollback()).await }
+        if commit { soon(outer.commit()).await.unwrap() } else { assert!(soon(outer.rollback()).await) }
     }
     assert_eq!(lab.ids().await, [1, 2]);
     lab.assert_clean(4).await;
@@ -71,7 +72,7 @@ async fn its_rollback_leaves_the_outer_one<DB: Bench>() {
     let (hold, _) = lab.hold("/inner");
     let mut tx = join(&lab, &mut outer, &hold).await.unwrap();
     DB::insert(connection(&mut tx), 2).await.unwrap();
-    soon(tx.rollback()).await;
+    assert!(soon(tx.rollback()).await, "its work is undone, and it does not know");
     DB::insert(&mut outer, 3).await.unwrap();
     outer.commit().await.unwrap();
     drop(pooled);
@@ -168,6 +169,22 @@ async fn a_commit_of_its_own_is_told<DB: Bench>() {
     lab.assert_clean(3).await;
 }
 
+async fn a_rollback_of_what_its_body_ended_is_not_known<DB: Bench>() {
+    let lab = prepared::<DB>().await;
+    for (id, text) in [(1, "COMMIT"), (2, "ROLLBACK")] {
+        let (outer_hold, _) = lab.hold("/outer");
+        let (hold, _) = lab.hold("/inner");
+        let mut outer = lab.begin(&outer_hold).await.unwrap();
+        let mut tx = join(&lab, connection(&mut outer), &hold).await.unwrap();
+        DB::run(connection(&mut tx), text).await.unwrap();
+        DB::insert(connection(&mut tx), id).await.unwrap();
+        assert!(!soon(tx.rollback()).await, "what stands after {text} was told as undone");
+        assert!(!soon(outer.rollback()).await, "what stands after {text} was told as undone");
+        assert!(lab.ids().await.contains(&id));
+    }
+    lab.assert_clean(3).await;
+}
+
 /// On PostgreSQL the outer transaction has failed, and must stay so: else what its owner writes next would stand.
 #[cfg(feature = "postgres")]
 #[tokio::test]
@@ -218,7 +235,7 @@ async fn its_fence_holds_until_the_outer_one_commits<DB: Bench>() {
     let (next, _) = lab.hold("/inner");
     let begin = lab.begin_on(&lab.beside, &next, FENCED);
     let mut begin = std::pin::pin!(begin);
-    let early = tokio::time::timeout(std::time::Duration::from_millis(200), &mut begin).await;
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut begin).await;
     assert!(early.is_err(), "it does not wait");
     soon(outer.commit()).await.unwrap();
     soon(begin.await.unwrap().commit()).await.unwrap();

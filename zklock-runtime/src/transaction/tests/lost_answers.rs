@@ -32,6 +32,7 @@ on_each_server!(
     a_link_that_falls_silent_in_the_body,
     a_link_that_falls_silent_before_the_body,
     a_link_that_falls_silent_under_a_joined_transaction,
+    no_commit_after_the_deadline_of_what_has_joined,
 );
 
 /// The pool's connections and those that stop and look go by way of the proxy; what is looked at from outside does not.
@@ -313,5 +314,38 @@ async fn a_link_that_falls_silent_under_a_joined_transaction<DB: Bench>() {
         assert!(hold.held_for() < Duration::from_secs(5), "{:?}", hold.held_for());
         silence.release();
         soon(outer.rollback()).await;
+    }
+}
+
+/// It passes while the savepoint is released: the caller waits, or its process is stopped.
+async fn no_commit_after_the_deadline_of_what_has_joined<DB: Bench>() {
+    for (spec, stopped) in [(FENCED, false), (UNFENCED, false), (UNFENCED, true)] {
+        let (lab, direct, proxy) = behind::<DB>().await;
+        let (outer_hold, _) = lab.hold_for("/outer", Some(Duration::from_secs(100)));
+        let mut outer = lab.begin_as(&outer_hold, spec).await.unwrap();
+        let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(2)));
+        let origin: Origin<'_, DB> = Origin::Outer(connection(&mut outer));
+        let joins = Tx::begin(origin, &hold, spec, &lab.engine, &lab.fence, GRACE);
+        let mut tx = soon(joins).await.unwrap();
+        DB::insert(connection(&mut tx), 1).await.unwrap();
+        soon(tx.commit()).await.unwrap();
+        outer_hold.keep(&hold);
+        hold.start_joined_commit().unwrap();
+        let release = proxy.hold_reply("RELEASE SAVEPOINT zklock_guard", 1);
+        let commit = tokio::spawn(outer.commit());
+        release.fired().await.unwrap();
+        if stopped {
+            // The answer is there, and so is the end of the limit, when it goes on.
+            release.release();
+            std::thread::sleep(hold.deadline().remaining() + Duration::from_millis(100));
+        }
+        let error = soon(commit).await.unwrap().unwrap_err();
+        assert!(matches!(&error, Error::Overrun { path, .. } if path.as_str() == "/a"), "{error}");
+        release.release();
+        hold.release();
+        outer_hold.release();
+        released.released().await;
+        assert!(direct.ids().await.is_empty());
+        lab.assert_clean(2).await;
     }
 }

@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Excuse, History, Increment, Outcome, Violation, Work};
+use super::{Excuse, History, Increment, Outcome, Violation, Work, ensemble_of, is_below, same_ensemble};
 
 /// Each increment once, in the order of the tokens, under its lock, and as its caller was told.
 pub(super) fn check(history: &History, works: &BTreeMap<&str, Work<'_>>, violations: &mut Vec<Violation>) {
@@ -42,8 +42,16 @@ fn lost_updates(path: &str, counter: i64, increments: &[&Increment], violations:
 }
 
 fn stale(path: &str, increments: &[&Increment], violations: &mut Vec<Violation>) {
+    let mut gone = BTreeSet::new();
     for pair in increments.windows(2) {
-        if pair[1].token < pair[0].token {
+        // Of two ensembles the later one is that of the later commits: rows are given from one to the next.
+        let stale = if same_ensemble(&pair[0].token, &pair[1].token) {
+            pair[1].token < pair[0].token
+        } else {
+            gone.insert(ensemble_of(&pair[0].token));
+            gone.contains(ensemble_of(&pair[1].token))
+        };
+        if stale {
             violations.push(Violation::StaleCommit {
                 path: path.to_owned(),
                 newer: pair[0].op.clone(),
@@ -72,7 +80,7 @@ fn late(
         for increment in increments.iter().filter(|increment| increment.value > seen) {
             let writer = works.get(increment.op.as_str());
             let since = writer.and_then(|writer| writer.granted).map_or(0, |(granted, _)| granted);
-            if *increment.token < *token && !excused(history, since, at) {
+            if is_below(&increment.token, token) && !excused(history, since, at) {
                 violations.push(Violation::CommitAfterRelease {
                     path: path.to_owned(),
                     writer: increment.op.clone(),

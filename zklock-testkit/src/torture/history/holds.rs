@@ -1,6 +1,6 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Excuse, History, Violation, Work, process_of};
+use super::{Excuse, History, Violation, Work, ensemble_of, process_of, same_ensemble};
 
 /// One holder at a time, in the order of the tokens, nobody past one who waits.
 pub(super) fn check(history: &History, works: &BTreeMap<&str, Work<'_>>, violations: &mut Vec<Violation>) {
@@ -59,7 +59,17 @@ fn expired(hold: &Hold<'_>, history: &History) -> bool {
 
 fn order(path: &str, holds: &[Hold<'_>], violations: &mut Vec<Violation>) {
     let mut highest: Option<&Hold<'_>> = None;
+    let mut gone = BTreeSet::new();
     for hold in holds {
+        if let Some(earlier) = highest.filter(|earlier| !same_ensemble(earlier.token, hold.token)) {
+            gone.insert(ensemble_of(earlier.token));
+            if gone.contains(ensemble_of(hold.token)) {
+                let (path, earlier, later) = (path.to_owned(), earlier.op.to_owned(), hold.op.to_owned());
+                violations.push(Violation::OldEnsemble { path, earlier, later });
+            }
+            highest = Some(hold);
+            continue;
+        }
         if let Some(earlier) = highest.filter(|earlier| hold.token <= earlier.token) {
             let (path, earlier, later) = (path.to_owned(), earlier.op.to_owned(), hold.op.to_owned());
             // On a fair path a token is the place in the queue.

@@ -47,7 +47,14 @@ impl Story {
     }
 
     fn with(mut self, begin: u64, end: u64, excuse: Excuse) -> Self {
-        self.0.faults.push(FaultWindow { fault: String::new(), begin, end, excuse });
+        let reach = Reach::NOTHING;
+        self.0.faults.push(FaultWindow { fault: String::new(), begin, end, excuse, reach });
+        self
+    }
+
+    fn reached(mut self, begin: u64, end: u64, reach: Reach) -> Self {
+        let excuse = Excuse::None;
+        self.0.faults.push(FaultWindow { fault: String::new(), begin, end, excuse, reach });
         self
     }
 
@@ -198,7 +205,7 @@ fn a_commit_twice() {
 fn a_dishonest_outcome() {
     let story = |outcome| {
         let story = good().asks("p2-0-1", true).holds("p2-0-1", "03", 50, 60);
-        story.ends(65, "p2-0-1", outcome)
+        story.ends(65, "p2-0-1", outcome).reached(50, 60, Reach::ENSEMBLE)
     };
     let not = [
         Outcome::RolledBack,
@@ -208,7 +215,9 @@ fn a_dishonest_outcome() {
         Outcome::Overrun,
         Outcome::Lost,
         Outcome::Fenced,
+        Outcome::ForeignFence,
         Outcome::NotCommitted,
+        Outcome::TransactionEnded,
         Outcome::Database,
         Outcome::Backend,
     ];
@@ -228,6 +237,73 @@ fn a_killed_one_may_have_committed_or_not() {
     let story = || good().asks("p2-0-1", true).holds("p2-0-1", "03", 50, 60);
     story().is(&[]);
     story().commits("p2-0-1", "03", 3).is(&[]);
+}
+
+/// Each failure that only a fault may cause, with one that may and such that may not.
+#[test]
+fn a_failure_without_a_cause() {
+    let elsewhere =
+        || Reach { transactions: Whose::Of("p1".into()), locks: Whose::Of("p1".into()), ensembles: false };
+    let cases = [
+        (Outcome::Lost, Reach::process("p0"), vec![Reach::DATABASE, elsewhere()]),
+        (Outcome::Unavailable, Reach::LOCKS, vec![Reach::DATABASE, elsewhere()]),
+        (Outcome::Backend, Reach::LOCKS, vec![Reach::DATABASE, elsewhere()]),
+        (Outcome::Fenced, Reach::process("p1"), vec![Reach::NOTHING, elsewhere()]),
+        (Outcome::NotCommitted, Reach::DATABASE, vec![Reach::NOTHING, elsewhere()]),
+        (Outcome::TransactionEnded, Reach::DATABASE, vec![Reach::NOTHING, elsewhere()]),
+        (Outcome::CommitUnknown, Reach::DATABASE, vec![Reach::NOTHING, elsewhere()]),
+        (Outcome::Database, Reach::LOCKS, vec![Reach::NOTHING, elsewhere()]),
+        (Outcome::ForeignFence, Reach::ENSEMBLE, vec![Reach::LOCKS, Reach::DATABASE]),
+    ];
+    for (outcome, may, may_not) in cases {
+        let story = || Story::default().says(10, "p0-0-1", asked()).ends(20, "p0-0-1", outcome);
+        let name = ["failure without a cause"];
+        story().is(&name);
+        story().reached(15, 30, may.clone()).is(&[]);
+        // Too early, or too late.
+        story().reached(0, 9, may.clone()).reached(21, 30, may).is(&name);
+        for reach in may_not {
+            story().reached(0, 99, reach).is(&name);
+        }
+    }
+    for outcome in
+        [Outcome::Busy, Outcome::Overrun, Outcome::Panicked, Outcome::Cancelled, Outcome::RolledBack]
+    {
+        Story::default().says(10, "p0-0-1", asked()).ends(20, "p0-0-1", outcome).is(&[]);
+    }
+    let statement = What::End { outcome: Outcome::RolledBack, detail: "cut".into() };
+    let story = || Story::default().says(10, "p0-0-1", asked()).says(20, "p0-0-1", statement.clone());
+    story().is(&["failure without a cause"]);
+    story().reached(0, 99, Reach::DATABASE).is(&[]);
+}
+
+fn asked() -> What {
+    What::Asked { path: PATH.into(), fair: true, increments: false }
+}
+
+/// Tokens of two ensembles do not compare, but the earlier ensemble does not come back.
+#[test]
+fn an_ensemble_follows_another() {
+    let story = |third: &str, fourth: &str| {
+        ["p0-0-1", "p1-0-1", "p2-0-1", "p3-0-1"]
+            .into_iter()
+            .fold(Story::default(), |story, op| story.asks(op, true))
+            .holds("p0-0-1", "old/08", 10, 20)
+            .commits("p0-0-1", "old/08", 1)
+            .ends(25, "p0-0-1", Outcome::Ok)
+            .holds("p1-0-1", "new/01", 30, 40)
+            .commits("p1-0-1", "new/01", 2)
+            .ends(45, "p1-0-1", Outcome::Ok)
+            .holds("p2-0-1", third, 50, 60)
+            .commits("p2-0-1", third, 3)
+            .ends(65, "p2-0-1", Outcome::Ok)
+            .holds("p3-0-1", fourth, 70, 80)
+            .commits("p3-0-1", fourth, 4)
+            .ends(85, "p3-0-1", Outcome::Ok)
+    };
+    story("new/02", "new/03").is(&[]);
+    story("new/02", "new/01").is(&["out of order", "stale commit"]);
+    story("old/09", "old/10").is(&["old ensemble", "stale commit"]);
 }
 
 #[test]

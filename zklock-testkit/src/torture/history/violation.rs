@@ -29,6 +29,10 @@ pub enum Violation {
     Twice { op: String },
     /// G12: the caller was told otherwise than it is.
     Dishonest { op: String, outcome: Outcome, committed: bool },
+    /// G7, G12: a failure that was told, of a kind that no fault of that time may cause.
+    NoCause { op: String, outcome: Outcome, detail: String },
+    /// G2: an ensemble's tokens were seen again after those of the next one.
+    OldEnsemble { path: String, earlier: String, later: String },
     /// An error that nothing in the run accounts for.
     Unexpected { op: String, error: String },
     /// G8: a contender without a task behind it.
@@ -54,6 +58,8 @@ impl Violation {
             Self::NotGranted { .. } => "commit without grant",
             Self::Twice { .. } => "committed twice",
             Self::Dishonest { .. } => "dishonest outcome",
+            Self::NoCause { .. } => "failure without a cause",
+            Self::OldEnsemble { .. } => "old ensemble",
             Self::Unexpected { .. } => "unexpected error",
             Self::Orphan { .. } => "orphan",
             Self::OpenTransaction { .. } => "open transaction",
@@ -101,6 +107,12 @@ impl fmt::Display for Violation {
             }
             Self::Dishonest { op, outcome, committed: false } => {
                 write!(f, "{op} was told {outcome:?}, and is not committed")
+            }
+            Self::NoCause { op, outcome, detail } => {
+                write!(f, "{op} was told {outcome:?} while nothing was wrong that causes it: {detail}")
+            }
+            Self::OldEnsemble { path, earlier, later } => {
+                write!(f, "{later} held {path} after {earlier}, with a token of the ensemble before")
             }
             Self::Unexpected { op, error } => write!(f, "{op} got: {error}"),
             Self::Orphan { node, owner } => write!(f, "{node} of {owner} is left over"),

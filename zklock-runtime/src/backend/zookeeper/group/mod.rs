@@ -97,6 +97,7 @@ struct Wish {
 }
 
 /// What is to be written on one session.
+#[derive(Default)]
 pub(super) struct Group(Mutex<State>);
 
 #[derive(Default)]
@@ -108,6 +109,8 @@ struct State {
     starting: bool,
     /// How many risky wishes go alone from here on, since one has spoiled a request.
     caution: u32,
+    /// Nothing is written any more.
+    is_over: bool,
 }
 
 /// Two requests on their way: while the server works on one, the next one travels.
@@ -120,26 +123,36 @@ const PATIENCE: u8 = 2;
 const CAUTION: u32 = 64;
 
 impl Group {
+    /// The session is over, and its thread may be about to end: who still waits for an answer gets it here.
+    pub(super) fn end(&self) {
+        let waiting = {
+            let mut state = self.state();
+            state.is_over = true;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Wish::fails_too_late);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Default for Group {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-/// Has it written, from any thread. `then` is told of the outcome on the engine's thread, or dropped with it.
+/// Has it written, from any thread. `then` is told of the outcome on the engine's thread, or at once when the session is
+/// over; it is dropped with that thread.
 pub(super) fn write(
     session: &Arc<Session>,
     write: Write,
     is_risky: bool,
     then: impl FnOnce(Result<Written, Failure>) + Send + Sync + 'static,
 ) {
+    let wish = Wish { write, then: Box::new(then), is_risky, failures: 0 };
     let mut state = session.group.state();
-    state.waiting.push_back(Wish { write, then: Box::new(then), is_risky, failures: 0 });
+    if state.is_over {
+        drop(state);
+        return wish.fails_too_late();
+    }
+    state.waiting.push_back(wish);
     if state.starting || state.senders == SENDERS {
         return;
     }
@@ -207,7 +220,9 @@ impl Write {
     /// About how long it is in a request and its answer.
     fn size(&self) -> usize {
         100 + match self {
-            Self::Contender { directory, prefix, tag, .. } => 2 * directory.len() + 2 * prefix.len() + tag.len(),
+            Self::Contender { directory, prefix, tag, .. } => {
+                2 * directory.len() + 2 * prefix.len() + tag.len()
+            }
             Self::Plain { path, tag } => 3 * path.len() + tag.len(),
             Self::Delete { path } => path.len(),
             Self::DeleteLast { path, directory } => path.len() + directory.len(),
@@ -222,7 +237,7 @@ async fn send(session: &Arc<Session>, wishes: Vec<Wish>) {
         Ok(written) => {
             wishes.into_iter().zip(written).for_each(|(wish, written)| (wish.then)(Ok(written)));
         }
-        Err((op, error)) => fail(session, wishes, &plan, op, error),
+        Err((op, error)) => fail(session, wishes, &plan, op, &error),
     }
 }
 
@@ -262,17 +277,17 @@ async fn ask(
 }
 
 /// Answers those that failed, and has the others sent again.
-fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error: zk::Error) {
+fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error: &zk::Error) {
     // A refusal of the request as a whole is for each to hear alone; a lost answer is everybody's, and a server that is
     // too busy for one request is not helped by many.
-    let is_refused = kind(&error) == Kind::Refusal && error != zk::Error::Throttled;
+    let is_refused = kind(error) == Kind::Refusal && *error != zk::Error::Throttled;
     let is_for_all = wishes.len() == 1 || (op.is_none() && !is_refused);
     let step = op.map_or(Step::Node, Op::step);
     let mut again = Vec::new();
     let mut has_spoiled = false;
     for (index, mut wish) in wishes.into_iter().enumerate() {
         let place = plan.place(index);
-        if is_for_all || op.is_some_and(|op| plan.fails_with(index, op, &wish.write, &error)) {
+        if is_for_all || op.is_some_and(|op| plan.fails_with(index, op, &wish.write, error)) {
             has_spoiled |= !is_for_all && wish.is_risky;
             wish.fails(step, error.clone(), place);
         } else {
@@ -284,12 +299,20 @@ fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error
     if has_spoiled {
         state.caution = CAUTION;
     }
+    if state.is_over {
+        drop(state);
+        return again.into_iter().for_each(Wish::fails_too_late);
+    }
     for wish in again.into_iter().rev() {
         state.waiting.push_front(wish);
     }
 }
 
 impl Wish {
+    fn fails_too_late(self) {
+        self.fails(Step::Node, zk::Error::SessionExpired, 0);
+    }
+
     fn fails(self, step: Step, error: zk::Error, place: u16) {
         (self.then)(Err(Failure { step, error, place }));
     }

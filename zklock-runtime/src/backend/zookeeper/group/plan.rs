@@ -73,7 +73,11 @@ impl Plan {
                             .last_line(directory)
                             .filter(|(_, line)| left.contains(&**directory) || line.is_occupied())
                             .map(|(made_in, _)| made_in);
-                        plan.directories.push(Entered { path: directory.clone(), wishes: Vec::new(), made_in });
+                        plan.directories.push(Entered {
+                            path: directory.clone(),
+                            wishes: Vec::new(),
+                            made_in,
+                        });
                         plan.directories.len() - 1
                     });
                     let entered = &mut plan.directories[number];
@@ -90,9 +94,11 @@ impl Plan {
         }
         plan.ops.append(&mut creates);
         // One at least: it tells in which transaction all of it was done.
-        let counted = |(number, entered): (usize, &Entered)| entered.made_in.is_none().then_some(Op::Count(number));
+        let counted =
+            |(number, entered): (usize, &Entered)| entered.made_in.is_none().then_some(Op::Count(number));
         plan.ops.extend(plan.directories.iter().enumerate().filter_map(counted));
-        if !plan.directories.is_empty() && !plan.ops.iter().any(|op| matches!(op, Op::Count(_) | Op::Time(_))) {
+        if !plan.directories.is_empty() && !plan.ops.iter().any(|op| matches!(op, Op::Count(_) | Op::Time(_)))
+        {
             plan.ops.push(Op::Count(0));
         }
         plan
@@ -108,18 +114,22 @@ impl Plan {
 
     /// Whether the wish fails for the reason for which `op` did, which the server names first.
     pub(super) fn fails_with(&self, wish: usize, op: Op, write: &Write, error: &zk::Error) -> bool {
-        let enters =
-            |number: usize| self.directories.get(number).is_some_and(|entered| entered.wishes.contains(&wish));
+        let enters = |number: usize| {
+            self.directories.get(number).is_some_and(|entered| entered.wishes.contains(&wish))
+        };
         match op {
-            Op::Delete(index) | Op::DeleteDirectory(index) | Op::Plain(index) | Op::Time(index) => index == wish,
-            Op::MakeDirectory(number) => enters(number) && matches!(write, Write::Contender { way: Way::Founds, .. }),
+            Op::Delete(index) | Op::DeleteDirectory(index) | Op::Plain(index) | Op::Time(index) => {
+                index == wish
+            }
+            Op::MakeDirectory(number) => {
+                enters(number) && matches!(write, Write::Contender { way: Way::Founds, .. })
+            }
             Op::Count(number) => enters(number),
             // Where one finds no directory, the others find none either.
-            Op::Contender(index) if *error == zk::Error::NoNode => {
-                self.directories
-                    .iter()
-                    .any(|entered| entered.wishes.contains(&index) && entered.wishes.contains(&wish))
-            }
+            Op::Contender(index) if *error == zk::Error::NoNode => self
+                .directories
+                .iter()
+                .any(|entered| entered.wishes.contains(&index) && entered.wishes.contains(&wish)),
             Op::Contender(index) => index == wish,
         }
     }
@@ -201,7 +211,8 @@ impl Op {
         acls: zk::Acls<'_>,
     ) -> Result<(), zk::Error> {
         let unfit = || zk::Error::BadArguments(&"not what was planned");
-        let directory = |number: usize| plan.directories.get(number).map(|entered| &*entered.path).ok_or_else(unfit);
+        let directory =
+            |number: usize| plan.directories.get(number).map(|entered| &*entered.path).ok_or_else(unfit);
         let write = |wish: usize| wishes.get(wish).map(|wish| &wish.write).ok_or_else(unfit);
         match self {
             Self::MakeDirectory(number) => {
@@ -331,14 +342,18 @@ mod tests {
     fn a_directory_that_a_node_of_ours_leaves_is_the_one_we_know() {
         let directories = Arc::new(Directories::default());
         let there = ["/a", "/b"].map(|path| directories.enter(path));
-        there.iter().for_each(|presence| drop(presence.line(5)));
+        for presence in &there {
+            drop(presence.line(5));
+        }
         let plan = |writes: &[Write]| Plan::of(&writes.iter().collect::<Vec<_>>(), &directories);
         let leaving = "/a/_c_0f0e0d0c-0b0a-0908-0706-050403020100-lock-0000000007";
         // In /a a node of ours goes, in /b nothing is known to stand any more.
         let some = plan(&[enters("/a", false), enters("/b", false), deletes(leaving)]);
         assert_eq!(some.ops(), [Op::Delete(2), Op::Contender(0), Op::Contender(1), Op::Count(1)]);
         // Another lock below /a says nothing about those in it.
-        assert!(plan(&[enters("/a", false), enters("/b", false), deletes("/a/7")]).ops().contains(&Op::Count(0)));
+        assert!(
+            plan(&[enters("/a", false), enters("/b", false), deletes("/a/7")]).ops().contains(&Op::Count(0))
+        );
         let results = vec![
             zk::MultiWriteResult::Delete,
             created("/a/8"),

@@ -13,7 +13,6 @@ use super::{
         fair as fair_lock,
         outlet::Outlet,
         plain as plain_lock,
-        turns::Turns,
     },
     support::{Peer, SOON, chroot, count, release, request, until},
 };
@@ -51,7 +50,7 @@ async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Result<A
     let request = Arc::new(request);
     let (outlet, mut answer) = Outlet::new();
     let task = handle.spawn(async move {
-        let progress = Progress::default();
+        let progress = Progress::start();
         let attempt = Attempt {
             session: &session,
             request: &request,
@@ -59,12 +58,11 @@ async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Result<A
             started: Tick::now(),
             progress: &progress,
         };
-        let turns = Arc::new(Turns::default());
         let work = async {
             if request.options.fair {
                 fair_lock::acquire(&attempt).await
             } else {
-                plain_lock::acquire(&attempt, &turns).await
+                plain_lock::acquire(&attempt).await
             }
         };
         let polls = Polls { future: Some(Box::pin(work)), left: polls };

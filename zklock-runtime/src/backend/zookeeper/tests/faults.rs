@@ -1,6 +1,9 @@
 //! A network that fails, down to a single reply.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -14,7 +17,7 @@ use super::support::{
     Peer, SESSION, SOON, chroot, count, fair, is_queued, plain, release, request, until, within,
 };
 use crate::{
-    backend::zookeeper::{ensemble, session::Session},
+    backend::zookeeper::{Limit, ensemble, session::Session},
     error::{Error, LostReason},
     hold::{Hold, State},
     token::FencingToken,
@@ -31,10 +34,14 @@ struct Scene {
 
 impl Scene {
     async fn new(name: &str) -> Self {
+        Self::with(name, Limit::default()).await
+    }
+
+    async fn with(name: &str, share: Limit) -> Self {
         let (server, chroot) = chroot(name).await;
         let proxy = Proxy::start(server.connect_string()).await.unwrap();
-        let peer = Peer::connect(&chroot.via(proxy.addr()).url(), "peer").await;
-        let other = Peer::connect(&chroot.url(), "other").await;
+        let peer = Peer::sharing(&chroot.via(proxy.addr()).url(), "peer", share).await;
+        let other = Peer::sharing(&chroot.url(), "other", share).await;
         Self { server, chroot, proxy, peer, other }
     }
 
@@ -112,17 +119,20 @@ async fn a_lost_create_makes_one_node_and_no_other() {
 #[tokio::test]
 async fn a_lost_create_of_a_plain_node_is_not_taken_for_the_holders() {
     let scene = Scene::new("mine").await;
-    // Same session, same path: the holder's node is not the one whose answer was lost.
+    // Same session, same path: the holder's node is not the one whose answer was lost. Who waits does not ask while one
+    // of the same session holds, who tries once does.
     let hold = scene.peer.run_for("/p").await;
     let rule = scene.proxy.swallow_reply(Op::Create, 1);
-    let waiting = scene.peer.start(plain("/p", SOON));
+    let tried = scene.peer.start(plain("/p", Duration::ZERO));
     rule.fired().await.unwrap();
+    let refused = within(SOON, tried).await.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::Busy { .. } | Error::Unavailable { .. }), "{refused}");
     let session = scene.peer.session().unwrap();
     confirmed(&session).await;
-    assert!(!waiting.is_finished() && hold.is_held());
+    assert!(hold.is_held() && scene.exists("/p").await);
     let token = hold.token();
     release(hold).await;
-    let next = within(SOON, waiting).await.unwrap().unwrap();
+    let next = scene.peer.run_for("/p").await;
     assert!(next.token() > token);
     release(next).await;
 }
@@ -181,14 +191,16 @@ async fn a_lost_delete_of_a_plain_node_spares_the_next_holders() {
 /// Any request at all may be the one that is lost.
 #[tokio::test]
 async fn whatever_is_lost_one_holds_at_a_time_and_nothing_is_left() {
-    let scene = Scene::new("any").await;
+    // Passed on once and then made again, where they are plain.
+    let scene = Scene::with("any", Limit { most: 2, ..Limit::default() }).await;
     for fault in FAULTS {
         for nth in 1..=10 {
             for is_fair in [true, false] {
                 let path = format!("/{fault:?}/{nth}/{is_fair}");
                 let _rule = fault.strike(&scene.proxy, Any::Any, nth);
                 let last = Arc::new(Mutex::new(None));
-                let tasks: Vec<_> = [&scene.peer, &scene.other, &scene.peer, &scene.other]
+                let (peer, other) = (&scene.peer, &scene.other);
+                let tasks: Vec<_> = [peer, other, peer, other, peer, other]
                     .map(|peer| hold_once(peer.start(request(&path, is_fair, SOON)), last.clone()))
                     .map(tokio::spawn)
                     .into();
@@ -502,4 +514,29 @@ async fn pass(mut client: TcpStream, server: String) {
 async fn confirmed(session: &Arc<Session>) {
     let now = crate::clock::Tick::now();
     until("the session is confirmed", async || session.last_confirmed() > now).await;
+}
+
+/// The servers answer all along: that the last answer is still on its way when the time is over does not make them
+/// unreachable.
+#[tokio::test]
+async fn who_must_look_again_when_its_time_is_over_hears_that_the_lock_is_busy() {
+    let (server, chroot) = chroot("lastlook").await;
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let (first, second) = (Peer::connect(&chroot.url(), "a").await, Peer::connect(&chroot.url(), "b").await);
+    let last = Peer::connect(&chroot.via(proxy.addr()).url(), "c").await;
+    let hold = first.lock("/a").await;
+    let between = second.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 2).await;
+    let wait = Duration::from_secs(2);
+    let waiting = last.start(fair("/a", wait));
+    is_queued(server, &chroot, "/a", 3).await;
+    // The one before it goes late in its wait, so that it must look who is before it now.
+    tokio::time::sleep(wait * 3 / 4).await;
+    let look = proxy.hold_reply(Op::GetChildren, 1);
+    between.abort();
+    look.fired().await.unwrap();
+    let error = within(SOON, waiting).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    look.release();
+    release(hold).await;
 }

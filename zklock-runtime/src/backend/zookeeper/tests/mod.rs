@@ -5,6 +5,7 @@ mod cancel;
 mod ensemble;
 mod faults;
 mod neighbours;
+mod passing;
 mod rights;
 mod sessions;
 mod support;

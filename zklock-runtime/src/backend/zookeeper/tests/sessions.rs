@@ -87,11 +87,11 @@ async fn a_silent_server_costs_the_locks_before_the_session_can_be_given_away() 
     assert!(took > SESSION / 2, "given up after {took:?} already");
     assert!(!session.validity.is_connected());
     // Nothing is granted, however it came by its node.
-    let own = OwnNode::new(session.clone(), "/x", Created { czxid: 1, place: 0 }, Place::Plain);
+    let own = OwnNode::new(session.clone(), "/x", Created { czxid: 1, place: 0 }, Place::Plain(None));
     let (outlet, _answer) = Outlet::new();
     let claim = Claim { request: Arc::new(fair("/x", SOON)), attempt: uuid::Uuid::nil(), outlet };
     let (_, own) = claim.grant(own).unwrap_err();
-    own.is_gone();
+    own.node().is_seen_gone();
     let start = Instant::now();
     let error = peer.acquire(fair("/b", Duration::from_millis(300))).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");

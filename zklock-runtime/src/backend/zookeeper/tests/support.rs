@@ -7,7 +7,7 @@ use std::{
 
 use zklock_testkit::{Chroot, ZooKeeper as Server};
 
-use super::super::{Acl, Address, Config, ZooKeeper, session::Session, supervisor::Current};
+use super::super::{Acl, Address, Config, Limit, ZooKeeper, session::Session, supervisor::Current};
 use crate::{
     backend::{Backend, Request},
     clock::Tick,
@@ -40,6 +40,11 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) async fn connect(url: &str, identity: &str) -> Self {
         Self::with(config(url, identity)).await.unwrap()
+    }
+
+    /// Keeps an unfair lock to itself for so long.
+    pub(super) async fn sharing(url: &str, identity: &str, share: Limit) -> Self {
+        Self::with(Config { share, ..config(url, identity) }).await.unwrap()
     }
 
     pub(super) async fn with(config: Config) -> Result<Self, Error> {
@@ -88,6 +93,7 @@ pub(super) fn config(url: &str, identity: &str) -> Config {
         identity: identity.into(),
         auth: Vec::new(),
         acl: Acl::Open,
+        share: Limit::default(),
     }
 }
 
