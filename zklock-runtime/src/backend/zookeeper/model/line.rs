@@ -809,9 +809,5 @@ fn deep() {
         keeps(TWO_AND_ONE, Faults { lapses: 1, ..NONE });
         keeps(TWO_AND_ONE, Faults { wipes: 1, ..NONE });
         keeps(TWO_AND_ONE, Faults { lapses: 1, cancels: 1, ..NONE });
-        keeps(TWO_AND_ONE, Faults { lapses: 1, wipes: 1, ..NONE });
-        keeps(THREE_AND_ONE, NONE);
-        keeps(THREE_AND_ONE, Faults { cancels: 1, lapses: 1, ..NONE });
-        keeps(THREE_AND_ONE, Faults { cancels: 1, losses: 1, ..NONE });
     }
 }
