@@ -49,10 +49,7 @@ pub(super) struct Progress {
 impl Progress {
     /// Of a call that starts now, by asking.
     pub(super) fn start() -> Self {
-        Self {
-            stage: AtomicU8::new(Stage::Asking as u8),
-            since: AtomicU64::new(Tick::now().as_nanos()),
-        }
+        Self { stage: AtomicU8::new(Stage::Asking as u8), since: AtomicU64::new(Tick::now().as_nanos()) }
     }
 
     pub(super) fn is(&self, stage: Stage) {

@@ -11,6 +11,7 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use zookeeper_client as zk;
@@ -20,6 +21,7 @@ use super::{
     answer::{Kind, kind},
     session::Session,
 };
+use crate::clock::Tick;
 
 /// Something to be written, all of it or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +111,7 @@ struct State {
     starting: bool,
     /// How many risky wishes go alone from here on, since one has spoiled a request.
     caution: u32,
+    patience: Patience,
     /// Nothing is written any more.
     is_over: bool,
 }
@@ -164,11 +167,17 @@ pub(super) fn write(
 
 /// One sender: as long as there is something to be written.
 async fn send_all(session: Arc<Session>) {
-    // Nobody waits for a delete. Whoever released a lock often takes the next one at once, which can travel with it.
-    for _ in 0..2 {
-        if session.group.state().waiting.iter().all(|wish| wish.write.is_delete()) {
-            tokio::task::yield_now().await;
+    let is_patient = {
+        let mut state = session.group.state();
+        let is_worth_it = state.patience.is_worth_it();
+        if !is_worth_it {
+            state.patience.passes();
         }
+        is_worth_it && state.waiting.iter().all(|wish| wish.write.is_delete())
+    };
+    if is_patient {
+        let is_joined = is_joined(&session).await;
+        session.group.state().patience.learns(is_joined);
     }
     loop {
         let (company, alone) = {
@@ -187,6 +196,52 @@ async fn send_all(session: Arc<Session>) {
         if !company.is_empty() {
             send(&session, company).await;
         }
+    }
+}
+
+/// Whether something that is waited for comes to the deletes that are about to be sent.
+async fn is_joined(session: &Session) -> bool {
+    let until = Tick::now() + Patience::LONGEST;
+    loop {
+        if session.group.state().waiting.iter().any(|wish| !wish.write.is_delete()) {
+            return true;
+        }
+        if Tick::now() >= until {
+            return false;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whether it pays to keep a delete back for a moment.
+///
+/// Nobody waits for a delete, and whoever released a lock often takes the next one at once, which can then travel with
+/// it. A request of its own, right after that of the delete, would be held back by the kernel until the first is
+/// acknowledged (the client library does not set `TCP_NODELAY`). Where nobody comes, the next holder elsewhere waits for
+/// nothing: so it is done only where it has worked of late, and tried now and then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Patience {
+    hopes: u8,
+    since_tried: u8,
+}
+
+impl Patience {
+    const LONGEST: Duration = Duration::from_micros(50);
+    const MOST: u8 = 8;
+    const TRIES: u8 = 16;
+
+    fn is_worth_it(self) -> bool {
+        self.hopes > 0 || self.since_tried == 0
+    }
+
+    fn learns(&mut self, is_joined: bool) {
+        self.hopes = if is_joined { (self.hopes + 2).min(Self::MOST) } else { self.hopes.saturating_sub(1) };
+        self.since_tried = 1;
+    }
+
+    /// It was not tried.
+    fn passes(&mut self) {
+        self.since_tried = (self.since_tried + 1) % Self::TRIES;
     }
 }
 
