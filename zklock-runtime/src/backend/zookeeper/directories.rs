@@ -22,10 +22,22 @@ struct Directory {
     shared: bool,
     /// We may create in it, but not write to it.
     read_only: bool,
+    use_of_it: Use,
     /// Contenders of this session, from before their creation to their end.
     contenders: usize,
     /// Their line, in the directory that was made in this transaction.
     line: Option<(i64, Arc<Line>)>,
+}
+
+/// Whether we come back to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Use {
+    #[default]
+    First,
+    /// We took it away.
+    Left,
+    /// We took it away and came back: next time it is left to the server, which sweeps empty containers.
+    Again,
 }
 
 /// A contender of this session in a directory.
@@ -45,7 +57,11 @@ impl Directories {
         if all.len() >= Self::MOST {
             all.retain(|_, directory| directory.contenders > 0);
         }
-        all.entry(path.clone()).or_default().contenders += 1;
+        let directory = all.entry(path.clone()).or_default();
+        directory.contenders += 1;
+        if directory.use_of_it == Use::Left {
+            directory.use_of_it = Use::Again;
+        }
         Presence { directories: self.clone(), path }
     }
 
@@ -70,7 +86,7 @@ impl Directories {
 impl Directory {
     /// All that is left to say of it when it is gone.
     fn forgotten(&self) -> Self {
-        Self { contenders: self.contenders, ..Self::default() }
+        Self { contenders: self.contenders, use_of_it: self.use_of_it, ..Self::default() }
     }
 }
 
@@ -128,13 +144,17 @@ impl Presence {
     }
 
     /// Ends the presence of a contender that was alone when it was last seen, in the directory that was created in
-    /// `czxid`. True if the directory should go with it: this session made it, and nobody else is known to be there.
+    /// `czxid`. True if the directory should go with it: this session made it, nobody else is known to be there, and we do
+    /// not come back again and again.
     /// It is forgotten then, so that the next acquire makes it again.
     pub(super) fn leave_last(&self, czxid: i64) -> bool {
         self.with(|directory| {
-            let last = directory.contenders == 1 && directory.made_in == Some(czxid) && !directory.shared;
+            let last = directory.contenders == 1
+                && directory.made_in == Some(czxid)
+                && !directory.shared
+                && directory.use_of_it == Use::First;
             if last {
-                *directory = directory.forgotten();
+                *directory = Directory { use_of_it: Use::Left, ..directory.forgotten() };
             }
             last
         })
@@ -150,7 +170,7 @@ impl Drop for Presence {
                 // Nobody of ours is left to see a foreign child, or to take the directory away.
                 directory.made_in = None;
                 directory.line = None;
-                if !directory.exists {
+                if !directory.exists && directory.use_of_it == Use::First {
                     all.remove(&self.path);
                 }
             }
@@ -174,7 +194,22 @@ mod tests {
         drop(first);
         assert!(second.leave_last(5));
         drop(second);
-        assert!(directories.lock().is_empty());
+        assert!(!directories.enter("/a").exists());
+    }
+
+    #[test]
+    fn where_we_come_back_it_is_left_to_the_server() {
+        let directories = Arc::new(Directories::default());
+        for (czxid, is_once) in [(5, true), (6, false), (7, false)] {
+            let presence = directories.enter("/a");
+            presence.was_made_in(czxid);
+            assert_eq!(presence.leave_last(czxid), is_once);
+            // The server has swept it.
+            presence.is_missing();
+        }
+        let other = directories.enter("/b");
+        other.was_made_in(8);
+        assert!(other.leave_last(8));
     }
 
     #[test]

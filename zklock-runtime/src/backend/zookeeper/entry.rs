@@ -27,7 +27,7 @@ pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<Contender, Setback> {
     let path = &attempt.request.path;
     let directory = attempt.node();
     let presence = session.directories.enter(directory);
-    let mut uuid = Uuid::new_v4();
+    let mut uuid = nodes::attempt();
     // We may not create in the node above, so the directory must have been made by somebody else.
     let mut only_join = false;
     let mut backoff = Backoff::of_request();
@@ -50,7 +50,7 @@ pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<Contender, Setback> {
             Birth::Born(contender) => return Ok(contender),
             // Under the old uuid the stray would be found again, in place of the next node; and in a directory made
             // anew the next node could have the stray's name, so that the stray's delete took it away.
-            Birth::Stray => uuid = Uuid::new_v4(),
+            Birth::Stray => uuid = nodes::attempt(),
             Birth::NotMade | Birth::Refused(_, zk::Error::Throttled) => backoff.pause().await,
             Birth::Refused(Step::Directory, zk::Error::NodeExists) => presence.is_there(),
             Birth::Refused(Step::Directory, zk::Error::NoNode) => {

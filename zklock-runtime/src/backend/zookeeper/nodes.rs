@@ -1,9 +1,28 @@
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::options::LockOptions;
+
+/// A new id of an attempt, which nothing else anywhere has.
+///
+/// Drawn once for the process and counted from there: to draw each of them asks the system, which costs as much as a good
+/// part of the rest of a call.
+pub(super) fn attempt() -> Uuid {
+    static FIRST: LazyLock<(u64, u64)> = LazyLock::new(|| Uuid::new_v4().as_u64_pair());
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let (high, low) = *FIRST;
+    // The two highest bits of the lower half say which kind of uuid it is.
+    let random = low.wrapping_add(COUNT.fetch_add(1, Ordering::Relaxed)) & (u64::MAX >> 2);
+    Uuid::from_u64_pair(high, random | (low & !(u64::MAX >> 2)))
+}
 
 /// What the name of a contender starts with, up to its sequence: the layout of Curator's `InterProcessMutex`, so
 /// that Java and Rust services exclude each other on one path.
@@ -109,6 +128,13 @@ mod tests {
         for text in ["", "-", "+1", " 1", "1 ", "x", "2147483648", "--1"] {
             assert_eq!(sequence(&format!("{}{text}", prefix(uuid))), None, "{text}");
         }
+    }
+
+    #[test]
+    fn no_two_attempts_have_one_id() {
+        let all: std::collections::HashSet<Uuid> = (0..10_000).map(|_| attempt()).collect();
+        assert_eq!(all.len(), 10_000);
+        assert!(all.iter().all(|id| id.get_version_num() == 4));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{
     contender::{OwnNode, Place as Stands},
     group::{self, Created, Failure, Write, Written},
     local::{Asking, LocalQueue, Newcomer, Place, Standing},
-    nodes::Tag,
+    nodes::{self, Tag},
     parents,
     session::Session,
 };
@@ -33,7 +33,7 @@ pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
     let queue = session.local.queue(attempt.node());
     // A single try does not wait for those beside it: it adds one request, and watches nothing.
     let mut passes_by = attempt.tries_once();
-    let place = if passes_by { queue.pass_by() } else { queue.enter(attempt.claim(Uuid::new_v4())) };
+    let place = if passes_by { queue.pass_by() } else { queue.enter(attempt.claim(nodes::attempt())) };
     let over = session.ended();
     tokio::pin!(over);
     let mut others = None;
@@ -205,7 +205,7 @@ async fn ask(
 ) -> Result<Birth, Setback> {
     let session = attempt.session;
     // A new one each time: what an earlier try has left behind must not be taken for this one's.
-    let uuid = Uuid::new_v4();
+    let uuid = nodes::attempt();
     let (sender, answered) = oneshot::channel();
     let birth = Pending {
         session: session.clone(),

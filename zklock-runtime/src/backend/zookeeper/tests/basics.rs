@@ -73,19 +73,19 @@ async fn waiters_are_served_in_order_across_processes() {
 async fn one_try_says_who_holds() {
     let (server, chroot) = chroot("try").await;
     let peer = Peer::connect(&chroot.url(), "holder-1").await;
-    for request in [fair as fn(&str, Duration) -> _, plain] {
-        let hold = peer.acquire(request("/a", SOON)).await.unwrap();
-        let error = peer.acquire(request("/a", Duration::ZERO)).await.unwrap_err();
+    for (path, request) in [("/a", fair as fn(&str, Duration) -> _), ("/b", plain)] {
+        let hold = peer.acquire(request(path, SOON)).await.unwrap();
+        let error = peer.acquire(request(path, Duration::ZERO)).await.unwrap_err();
         let Error::Busy { holder, .. } = &error else { panic!("{error}") };
         assert!(holder.as_ref().is_some_and(|holder| holder.starts_with("holder-1")), "{error}");
-        let error = peer.acquire(request("/a", Duration::from_millis(50))).await.unwrap_err();
+        let error = peer.acquire(request(path, Duration::from_millis(50))).await.unwrap_err();
         assert!(matches!(&error, Error::Busy { holder: Some(_), .. }), "{error}");
         release(hold).await;
         until("nobody is left", async || {
-            server.node(&format!("{}/a", chroot.path())).await.unwrap().is_none()
+            server.node(&format!("{}{path}", chroot.path())).await.unwrap().is_none()
         })
         .await;
-        let hold = peer.acquire(request("/a", Duration::ZERO)).await.unwrap();
+        let hold = peer.acquire(request(path, Duration::ZERO)).await.unwrap();
         release(hold).await;
     }
 }
