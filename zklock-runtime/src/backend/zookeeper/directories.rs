@@ -52,11 +52,11 @@ impl Directories {
     const MOST: usize = 4096;
 
     pub(super) fn enter(self: &Arc<Self>, path: &str) -> Presence {
-        let path: Arc<str> = path.into();
         let mut all = self.lock();
         if all.len() >= Self::MOST {
             all.retain(|_, directory| directory.contenders > 0);
         }
+        let path = all.get_key_value(path).map_or_else(|| path.into(), |(path, _)| path.clone());
         let directory = all.entry(path.clone()).or_default();
         directory.contenders += 1;
         if directory.use_of_it == Use::Left {

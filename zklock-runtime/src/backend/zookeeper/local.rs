@@ -254,7 +254,12 @@ impl State {
         if own.handover() > 0 && self.share.is_used_up(limit, Tick::now()) {
             return None;
         }
-        self.waiting.pop_first()
+        let first = self.waiting.pop_first();
+        if self.waiting.is_empty() {
+            // An empty map keeps room for eleven, which would be most of what a lock weighs that is held.
+            self.waiting = BTreeMap::new();
+        }
+        first
     }
 
     /// Whether the first one is to ask the server.

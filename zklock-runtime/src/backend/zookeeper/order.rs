@@ -10,7 +10,8 @@ pub(super) struct Order<W> {
     done: Option<i32>,
     /// The sequence of ours that holds, or is being granted.
     holder: Option<i32>,
-    waiting: BTreeMap<i32, Waiter<W>>,
+    /// Boxed, since a map keeps room for eleven.
+    waiting: BTreeMap<i32, Box<Waiter<W>>>,
     /// Contenders of other sessions were seen, or other children.
     has_others: bool,
     has_foreign: bool,
@@ -111,16 +112,14 @@ impl<W: Waits> Order<W> {
         }
         let done = self.done?;
         let next = done.wrapping_add(1);
-        let is_right_behind = |(_, waiter): &(&i32, &Waiter<W>)| waiter.before == Before::Ours(done);
-        let (&sequence, waiter) = self
-            .waiting
-            .get_key_value(&next)
-            .or_else(|| self.waiting.range(next..).next().filter(is_right_behind))?;
+        let (&sequence, waiter) = self.waiting.get_key_value(&next).or_else(|| {
+            self.waiting.range(next..).next().filter(|(_, waiter)| waiter.before == Before::Ours(done))
+        })?;
         if waiter.before == Before::Unconfirmed {
             return None;
         }
         self.holder = Some(sequence);
-        self.waiting.remove(&sequence).map(|waiter| (sequence, waiter.who))
+        self.take(sequence).map(|waiter| (sequence, waiter.who))
     }
 
     /// It could not be granted, since the session could not be relied on.
@@ -146,7 +145,7 @@ impl<W: Waits> Order<W> {
 
     /// Takes out who does not want to wait any more, or whose node `is_gone`.
     pub(super) fn withdraw(&mut self, sequence: i32, is_gone: bool) -> Option<W> {
-        let waiter = self.waiting.remove(&sequence)?;
+        let waiter = self.take(sequence)?;
         match waiter.before {
             _ if is_gone => self.relink(sequence, Before::Unknown),
             _ if self.done == Some(sequence.wrapping_sub(1)) && is_in_order(sequence) => {
@@ -272,7 +271,16 @@ impl<W: Waits> Order<W> {
     }
 
     fn insert(&mut self, sequence: i32, before: Before, who: W) {
-        self.waiting.insert(sequence, Waiter { who, before, since: self.surveys.started });
+        self.waiting.insert(sequence, Box::new(Waiter { who, before, since: self.surveys.started }));
+    }
+
+    fn take(&mut self, sequence: i32) -> Option<Box<Waiter<W>>> {
+        let waiter = self.waiting.remove(&sequence);
+        if self.waiting.is_empty() {
+            // An empty map keeps its room.
+            self.waiting = BTreeMap::new();
+        }
+        waiter
     }
 
     fn are_over(&mut self, up_to: i32) {
