@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::{
     contender::OwnNode,
     order::{Before, Order, Theirs, Waits},
-    outlet::Claim,
+    outlet::{Claim, unless_it_panics},
     session::Node,
 };
 
@@ -149,7 +149,8 @@ impl<C: Candidate> Line<C> {
             let node = candidate.node().clone();
             state.held = Some(node.clone());
             drop(state);
-            let granted = if node.is_gone() { Err(candidate) } else { candidate.grant() };
+            let granted =
+                if node.is_gone() { Err(candidate) } else { unless_it_panics(|| candidate.grant()) };
             state = self.state();
             match granted {
                 Ok(()) => signal.ends(GRANTED),
@@ -333,6 +334,8 @@ mod tests {
         places: BTreeMap<i32, Place<Fake>>,
         /// Leaves while it is being granted.
         leaves: Option<i32>,
+        /// Its waker panics.
+        panics: Option<i32>,
     }
 
     /// A contender without a server.
@@ -359,6 +362,9 @@ mod tests {
                 return Err(self);
             }
             world.granted.push(self.sequence);
+            let panics = world.panics == Some(self.sequence);
+            drop(world);
+            assert!(!panics, "a waker that panics");
             Ok(())
         }
     }
@@ -405,6 +411,16 @@ mod tests {
             assert!(matches!(place(&world, sequence).standing(), Standing::Granted));
             line.leave(sequence, true);
         }
+        assert_eq!(world.lock().unwrap().granted, [4, 5, 6]);
+    }
+
+    #[test]
+    fn a_panic_in_a_grant_does_not_stop_the_line() {
+        let line = Arc::default();
+        let world = entered(&line, 4..7);
+        world.lock().unwrap().panics = Some(5);
+        line.leave(4, true);
+        line.leave(5, true);
         assert_eq!(world.lock().unwrap().granted, [4, 5, 6]);
     }
 

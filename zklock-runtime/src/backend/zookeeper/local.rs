@@ -10,7 +10,11 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{contender::OwnNode, outlet::Claim, session::Node};
+use super::{
+    contender::OwnNode,
+    outlet::{Claim, unless_it_panics},
+    session::Node,
+};
 use crate::{clock::Tick, hold::Done};
 
 /// The tasks of this session that want the plain node of one path, in the order in which they came.
@@ -167,7 +171,7 @@ impl LocalQueue {
             state.held = Some(own.node().clone());
             state.share.count(Tick::now());
             drop(state);
-            let granted = claim.grant(own);
+            let granted = unless_it_panics(|| claim.grant(own));
             // The last holder's node can block nobody any more, except for who has it now.
             drop(done);
             state = self.state();

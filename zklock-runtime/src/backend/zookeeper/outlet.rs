@@ -1,5 +1,6 @@
 use std::{
     fmt,
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -49,6 +50,12 @@ impl fmt::Debug for Outlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outlet").field("is_open", &self.is_open()).finish()
     }
+}
+
+/// Grants, in company: the waker of a caller may panic, or a subscriber, and the others must have their turns all the same.
+/// What became of the hold is known by then, or told by its drop.
+pub(super) fn unless_it_panics<E>(grant: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    panic::catch_unwind(AssertUnwindSafe(grant)).unwrap_or(Ok(()))
 }
 
 /// What it takes to grant a lock at the moment when its turn has come, on whatever thread that is noticed.
