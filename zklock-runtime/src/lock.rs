@@ -32,7 +32,8 @@ impl Lock {
     /// 20 ms or 1024 holds, and one hold is never cut short for that. It is the quicker kind where many tasks of few processes
     /// want the same path.
     ///
-    /// All users of a path must agree: the other kind gets [`Error::WrongKind`].
+    /// All users of a path must agree: the other kind gets [`Error::WrongKind`]. On ZooKeeper a path that was fair may be
+    /// refused as unfair, or wait, until the server has swept its empty directory away: up to a minute.
     pub fn fair(mut self, fair: bool) -> Self {
         self.options.fair = fair;
         self
