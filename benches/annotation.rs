@@ -17,6 +17,7 @@ fn main() {
 
 #[divan::bench]
 fn plain(bencher: Bencher<'_, '_>) {
+    #[expect(clippy::unused_async, reason = "as the annotated ones are")]
     async fn add(id: u64) -> Result<u64, Error> {
         Ok(black_box(id) + 1)
     }
