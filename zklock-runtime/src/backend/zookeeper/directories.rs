@@ -11,7 +11,30 @@ use super::line::Line;
 /// All of it may be wrong at any moment, since others create and delete directories too: it decides what is tried
 /// first, and the server has the last word.
 #[derive(Debug, Default)]
-pub(super) struct Directories(Mutex<HashMap<Arc<str>, Directory>>);
+pub(super) struct Directories(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    all: HashMap<Arc<str>, Directory>,
+    /// With so many, those without contenders are forgotten. It follows the number of those that have some: else, with
+    /// many held, every acquire would go through all of them.
+    most: usize,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { all: HashMap::new(), most: Directories::MOST }
+    }
+}
+
+impl Known {
+    fn make_room(&mut self) {
+        if self.all.len() >= self.most {
+            self.all.retain(|_, directory| directory.contenders > 0);
+            self.most = Directories::MOST.max(2 * self.all.len());
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Directory {
@@ -52,10 +75,9 @@ impl Directories {
     const MOST: usize = 4096;
 
     pub(super) fn enter(self: &Arc<Self>, path: &str) -> Presence {
-        let mut all = self.lock();
-        if all.len() >= Self::MOST {
-            all.retain(|_, directory| directory.contenders > 0);
-        }
+        let mut known = self.lock();
+        known.make_room();
+        let all = &mut known.all;
         let path = all.get_key_value(path).map_or_else(|| path.into(), |(path, _)| path.clone());
         let directory = all.entry(path.clone()).or_default();
         directory.contenders += 1;
@@ -67,7 +89,7 @@ impl Directories {
 
     /// Others are in it, whom we did not see: it is there, and not ours to take away.
     pub(super) fn is_shared(&self, path: &str) {
-        if let Some(directory) = self.lock().get_mut(path) {
+        if let Some(directory) = self.lock().all.get_mut(path) {
             directory.exists = true;
             directory.shared = true;
         }
@@ -75,10 +97,10 @@ impl Directories {
 
     /// The line of a directory as it was last seen, and the transaction that made it.
     pub(super) fn last_line(&self, path: &str) -> Option<(i64, Arc<Line>)> {
-        self.lock().get(path)?.line.clone()
+        self.lock().all.get(path)?.line.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Directory>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,7 +118,7 @@ impl Presence {
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Directory) -> T) -> T {
-        look(self.directories.lock().entry(self.path.clone()).or_default())
+        look(self.directories.lock().all.entry(self.path.clone()).or_default())
     }
 
     pub(super) fn exists(&self) -> bool {
@@ -163,7 +185,7 @@ impl Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let mut all = self.directories.lock();
+        let all = &mut self.directories.lock().all;
         if let Some(directory) = all.get_mut(&self.path) {
             directory.contenders = directory.contenders.saturating_sub(1);
             if directory.contenders == 0 {
@@ -238,7 +260,21 @@ mod tests {
         for i in 0..3 * Directories::MOST {
             directories.enter(&format!("/{i}")).is_there();
         }
-        assert!(directories.lock().len() <= Directories::MOST);
-        assert!(directories.lock().contains_key(kept.path()));
+        assert!(directories.lock().all.len() <= Directories::MOST);
+        assert!(directories.lock().all.contains_key(kept.path()));
+    }
+
+    #[test]
+    fn with_many_held_not_all_are_gone_through_for_each() {
+        let directories = Arc::new(Directories::default());
+        let mut held = Vec::new();
+        let mut times = 0;
+        for i in 0..4 * Directories::MOST {
+            let most = directories.lock().most;
+            held.push(directories.enter(&format!("/{i}")));
+            times += usize::from(directories.lock().most != most);
+        }
+        assert!((1..=3).contains(&times), "{times} times");
+        assert_eq!(directories.lock().all.len(), held.len());
     }
 }
