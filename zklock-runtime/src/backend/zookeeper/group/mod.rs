@@ -10,6 +10,7 @@ mod plan;
 use std::{
     collections::VecDeque,
     fmt,
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -290,7 +291,7 @@ async fn send(session: &Arc<Session>, wishes: Vec<Wish>) {
     let plan = Plan::of(&wishes.iter().map(|wish| &wish.write).collect::<Vec<_>>(), &session.directories);
     match ask(session, &wishes, &plan).await {
         Ok(written) => {
-            wishes.into_iter().zip(written).for_each(|(wish, written)| (wish.then)(Ok(written)));
+            wishes.into_iter().zip(written).for_each(|(wish, written)| wish.answer(Ok(written)));
         }
         Err((op, error)) => fail(session, wishes, &plan, op, &error),
     }
@@ -364,12 +365,18 @@ fn fail(session: &Session, wishes: Vec<Wish>, plan: &Plan, op: Option<Op>, error
 }
 
 impl Wish {
+    /// Whoever is told may wake a caller whose waker panics: the others must be told, and the sender go on, all the same.
+    fn answer(self, answer: Result<Written, Failure>) {
+        let then = self.then;
+        let _ = panic::catch_unwind(AssertUnwindSafe(move || then(answer)));
+    }
+
     fn fails_too_late(self) {
         self.fails(Step::Node, zk::Error::SessionExpired, 0);
     }
 
     fn fails(self, step: Step, error: zk::Error, place: u16) {
-        (self.then)(Err(Failure { step, error, place }));
+        self.answer(Err(Failure { step, error, place }));
     }
 }
 
@@ -380,5 +387,17 @@ impl fmt::Debug for Group {
             .field("waiting", &state.waiting.len())
             .field("senders", &state.senders)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_panics_when_told_does_not_stop_the_sender() {
+        let write = Write::Delete { path: "/a".into() };
+        let then = Box::new(|_| panic!("a waker that panics"));
+        Wish { write, then, is_risky: false, failures: 0 }.answer(Ok(Written::Gone));
     }
 }
