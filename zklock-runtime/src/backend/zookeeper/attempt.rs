@@ -11,20 +11,17 @@ use zookeeper_client as zk;
 
 use super::{
     answer::Setback,
+    call::Call,
     nodes::Tag,
-    outlet::{Claim, Outlet},
     session::{Node, Session},
 };
-use crate::{backend::Request, clock::Tick, error::Error};
+use crate::{clock::Tick, error::Error, path::LockPath};
 
 /// One try to get a lock, on one session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
     pub(super) session: &'a Arc<Session>,
-    pub(super) request: &'a Arc<Request>,
-    pub(super) outlet: &'a Arc<Outlet>,
-    pub(super) started: Tick,
-    pub(super) progress: &'a Progress,
+    pub(super) call: &'a Arc<Call>,
 }
 
 /// What is being waited for.
@@ -71,9 +68,13 @@ impl Progress {
 }
 
 impl Attempt<'_> {
+    pub(super) fn path(&self) -> &LockPath {
+        &self.call.request.path
+    }
+
     /// The node of the lock, below the chroot.
     pub(super) fn node(&self) -> &str {
-        self.request.path.as_str()
+        self.path().as_str()
     }
 
     /// The same as seen from the root, for messages and the fence.
@@ -82,31 +83,26 @@ impl Attempt<'_> {
     }
 
     pub(super) fn tag(&self, uuid: Uuid) -> Vec<u8> {
-        Tag::new(&self.session.config.identity, &self.request.options, uuid).to_bytes()
+        Tag::new(&self.session.config.identity, &self.call.request.options, uuid).to_bytes()
     }
 
-    /// What it takes to grant, to the node of the attempt `uuid`.
-    pub(super) fn claim(&self, uuid: Uuid) -> Claim {
-        Claim { request: self.request.clone(), attempt: uuid, outlet: self.outlet.clone() }
-    }
-
-    /// There is no time, or none left, to wait for others.
-    pub(super) fn tries_once(&self) -> bool {
-        self.request.wait_until <= Tick::now()
+    /// What is being waited for now.
+    pub(super) fn is(&self, stage: Stage) {
+        self.call.progress.is(stage);
     }
 
     /// Others are before us: an error if waiting was not asked for.
     pub(super) fn must_wait(&self, holder: Option<String>) -> Result<(), Setback> {
-        if !self.tries_once() {
+        if !self.call.tries_once() {
             return Ok(());
         }
-        Err(Error::Busy { path: self.request.path.clone(), waited: self.started.elapsed(), holder }.into())
+        Err(Error::Busy { path: self.path().clone(), waited: self.call.started.elapsed(), holder }.into())
     }
 
-    /// Resolves when the node is gone while the session lives. Watches it only when that has lasted for a second,
+    /// Resolves when the node is gone while the session lives. Watches it only when it has been there for a second,
     /// since most locks are held more briefly.
-    pub(super) async fn gone(&self, node: &Node) {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+    pub(super) async fn gone(&self, node: &Node, since: Tick) {
+        tokio::time::sleep((since + Duration::from_secs(1)).remaining()).await;
         if node_gone(self.session, node).await.is_err() {
             // Whoever waits besides hears of the end of the session by itself.
             std::future::pending::<()>().await;

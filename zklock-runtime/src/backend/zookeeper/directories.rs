@@ -63,6 +63,17 @@ enum Use {
     Again,
 }
 
+/// How a contender is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// With its directory.
+    Found,
+    /// In a directory that is there.
+    Join,
+    /// In a directory that we may not write to, so that who else is there must be asked.
+    Bare,
+}
+
 /// A contender of this session in a directory.
 #[derive(Debug)]
 pub(super) struct Presence {
@@ -95,6 +106,11 @@ impl Directories {
         }
     }
 
+    /// All lines that somebody of ours stands in.
+    pub(super) fn lines(&self) -> Vec<Arc<Line>> {
+        self.lock().all.values().filter_map(|directory| Some(directory.line.as_ref()?.1.clone())).collect()
+    }
+
     /// The line of a directory as it was last seen, and the transaction that made it.
     pub(super) fn last_line(&self, path: &str) -> Option<(i64, Arc<Line>)> {
         self.lock().all.get(path)?.line.clone()
@@ -121,8 +137,18 @@ impl Presence {
         look(self.directories.lock().all.entry(self.path.clone()).or_default())
     }
 
-    pub(super) fn exists(&self) -> bool {
+    #[cfg(test)]
+    fn exists(&self) -> bool {
         self.with(|directory| directory.exists)
+    }
+
+    /// How a contender is best created in it.
+    pub(super) fn way(&self) -> Way {
+        self.with(|directory| match (directory.read_only, directory.exists) {
+            (true, _) => Way::Bare,
+            (false, true) => Way::Join,
+            (false, false) => Way::Found,
+        })
     }
 
     pub(super) fn is_read_only(&self) -> bool {

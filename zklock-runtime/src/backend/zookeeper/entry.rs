@@ -10,7 +10,7 @@ use super::{
     attempt::{Attempt, Stage},
     backoff::Backoff,
     contender::{OwnNode, Place},
-    directories::Presence,
+    directories::{Presence, Way},
     group::{self, Created, Failure, Step, Write, Written},
     line::Line,
     nodes,
@@ -20,13 +20,24 @@ use super::{
 };
 use crate::error::{Cause, Error, LostReason};
 
-/// Creates our contender, and its directory where that is missing. Cancel-safe.
-pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<Contender, Setback> {
-    attempt.progress.is(Stage::Asking);
+/// What came of one try.
+pub(super) type Tried = Result<Birth, Setback>;
+
+/// Asks for our contender once, from any thread. `then` is told what came of it, on the engine's thread or at once.
+pub(super) fn try_once(attempt: &Attempt<'_>, then: impl FnOnce(Tried) + Send + Sync + 'static) {
+    let presence = attempt.session.directories.enter(attempt.node());
+    let uuid = nodes::attempt();
+    birth(attempt, presence.way(), presence, uuid, then);
+}
+
+/// Creates our contender, and its directory where that is missing. `tried`: what has come of a first try. Cancel-safe.
+pub(super) async fn enter(attempt: &Attempt<'_>, tried: Option<Tried>) -> Result<Contender, Setback> {
+    attempt.is(Stage::Asking);
     let session = attempt.session;
-    let path = &attempt.request.path;
+    let path = attempt.path();
     let directory = attempt.node();
     let presence = session.directories.enter(directory);
+    let mut tried = tried;
     let mut uuid = nodes::attempt();
     // We may not create in the node above, so the directory must have been made by somebody else.
     let mut only_join = false;
@@ -36,17 +47,22 @@ pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<Contender, Setback> {
             // Somebody deletes what we make, as quickly as we make it.
             backoff.pause().await;
         }
-        let way = match (presence.is_read_only(), presence.exists() || only_join) {
-            (true, _) => Way::Bare,
-            (false, true) => Way::Join,
-            (false, false) => Way::Found,
+        let born = match tried.take() {
+            Some(tried) => tried,
+            None => {
+                let way = match presence.way() {
+                    Way::Found if only_join => Way::Join,
+                    way => way,
+                };
+                let (sender, answered) = oneshot::channel();
+                birth(attempt, way, session.directories.enter(directory), uuid, move |tried| {
+                    let _ = sender.send(tried);
+                });
+                // Without an answer the engine has stopped.
+                answered.await.map_err(|_| Setback::Failed(Error::Closed))?
+            }
         };
-        let presence_of_node = session.directories.enter(directory);
-        // Without an answer the engine has stopped.
-        let birth = birth(session, presence_of_node, way, uuid, attempt.tag(uuid))
-            .await
-            .map_err(|_| Setback::Failed(Error::Closed))??;
-        match birth {
+        match born? {
             Birth::Born(contender) => return Ok(contender),
             // Under the old uuid the stray would be found again, in place of the next node; and in a directory made
             // anew the next node could have the stray's name, so that the stray's delete took it away.
@@ -86,18 +102,7 @@ pub(super) async fn enter(attempt: &Attempt<'_>) -> Result<Contender, Setback> {
     Err(Setback::SessionOver)
 }
 
-/// How a contender is created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// With its directory.
-    Found,
-    /// In a directory that is there.
-    Join,
-    /// In a directory that we may not write to, so that who else is there must be asked.
-    Bare,
-}
-
-enum Birth {
+pub(super) enum Birth {
     Born(Contender),
     Refused(Step, zk::Error),
     /// The answer was lost, and nothing was done.
@@ -156,41 +161,35 @@ impl Born {
     }
 }
 
-/// Sends one request and sees to what comes of it, an answer that gets lost included: the receiver may be gone by then.
-/// What it does not take is taken away.
+/// Sends one request and sees to what comes of it, an answer that gets lost included. What `then` does not keep is taken
+/// away.
 fn birth(
-    session: &Arc<Session>,
-    presence: Presence,
+    attempt: &Attempt<'_>,
     way: Way,
+    presence: Presence,
     uuid: Uuid,
-    tag: Vec<u8>,
-) -> oneshot::Receiver<Result<Birth, Setback>> {
-    let (sender, receiver) = oneshot::channel();
+    then: impl FnOnce(Tried) + Send + Sync + 'static,
+) {
+    let session = attempt.session;
+    let tag = attempt.tag(uuid);
     let directory = presence.path().clone();
     let prefix = format!("{directory}/{}", nodes::prefix(uuid));
     let asking = session.clone();
     let answered = move |answer: Result<Born, Failure>| match answer {
-        Ok(born) => {
-            let _ = sender.send(born.contender(asking, presence, way, uuid));
-        }
+        Ok(born) => then(born.contender(asking, presence, way, uuid)),
         Err(Failure { step, error, place }) => match kind(&error) {
-            Kind::SessionOver => {
-                let _ = sender.send(Err(Setback::SessionOver));
-            }
-            Kind::Refusal => {
-                let _ = sender.send(Ok(Birth::Refused(step, error)));
-            }
+            Kind::SessionOver => then(Err(Setback::SessionOver)),
+            Kind::Refusal => then(Ok(Birth::Refused(step, error))),
             Kind::Unknown => {
                 debug!(target: "zklock", directory = &**presence.path(), %error, "the answer to a create was lost");
                 asking.handle.clone().spawn(async move {
                     let prefix = format!("{}/{}", presence.path(), nodes::prefix(uuid));
-                    let found = match find(&asking, presence.path(), &prefix, place).await {
+                    then(match find(&asking, presence.path(), &prefix, place).await {
                         Ok(Found::Ours(born)) => born.contender(asking, presence, way, uuid),
                         Ok(Found::Nothing) => Ok(Birth::NotMade),
                         Ok(Found::Stray) => Ok(Birth::Stray),
                         Err(setback) => Err(setback),
-                    };
-                    let _ = sender.send(found);
+                    });
                 });
             }
         },
@@ -217,7 +216,6 @@ fn birth(
             });
         }
     }
-    receiver
 }
 
 /// Creates a contender in a directory that may not be written to.

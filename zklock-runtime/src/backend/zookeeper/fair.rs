@@ -6,7 +6,9 @@ use zookeeper_client as zk;
 use super::{
     answer::{Setback, refused},
     attempt::{Attempt, Stage},
-    entry,
+    bell::Bell,
+    call::{self, Call, First},
+    entry::{self, Birth, Contender},
     line::{Claimant, Line, Place, Standing},
     order::{Before, Theirs, is_in_order},
     queue::{self, Place as Position},
@@ -14,30 +16,84 @@ use super::{
 };
 use crate::{
     backend::BoxFuture,
+    clock::Tick,
     error::{Cause, Error},
 };
 
+/// The place of a contender in its line. Dropping it withdraws, if it has not been granted.
+pub(super) struct Stand {
+    place: Place,
+    node: Arc<Node>,
+    sequence: i32,
+    since: Tick,
+}
+
+impl Stand {
+    /// Enters the line, which grants if it is our turn.
+    fn enter(call: &Arc<Call>, contender: Contender) -> Self {
+        let Contender { own, line, sequence, uuid, is_alone } = contender;
+        let node = own.node().clone();
+        let place = line.enter(sequence, is_alone, Claimant { claim: call.claim(uuid), own });
+        Self { place, node, sequence, since: Tick::now() }
+    }
+
+    /// Rings when its standing may be another one, unless it is granted.
+    pub(super) fn bell(&self) -> Arc<Bell> {
+        self.place.bell()
+    }
+}
+
+/// Asks for a contender, on the caller's thread. When it has come it is granted, or waits for one of ours; a task takes
+/// over if it must do anything else.
+pub(super) fn start(call: &Arc<Call>, session: &Arc<Session>) {
+    let (called, asked) = (call.clone(), session.clone());
+    entry::try_once(&Attempt { session, call }, move |tried| {
+        let contender = match tried {
+            Ok(Birth::Born(contender)) => contender,
+            tried => return called.takes_task(Some((asked, First::Fair(tried)))),
+        };
+        if !called.outlet.is_open() {
+            return;
+        }
+        let stand = Stand::enter(&called, contender);
+        match stand.place.standing() {
+            Standing::Granted => {}
+            Standing::Behind(Before::Ours(_)) if !called.tries_once() => {
+                called.progress.is(Stage::Queueing);
+                called.waits(&asked, call::Stand::Fair(stand));
+            }
+            Standing::Gone | Standing::Behind(_) => {
+                called.takes_task(Some((asked, First::Stand(call::Stand::Fair(stand)))));
+            }
+        }
+    });
+}
+
 /// Stands in the queue of a fair lock until it is our turn, which the outlet is told of. Dropping the future withdraws: the
 /// node belongs to a value that takes it away when dropped, from before the server made it.
-pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
+pub(super) async fn acquire(attempt: &Attempt<'_>, first: Option<First>) -> Result<(), Setback> {
+    let (mut stand, mut tried) = match first {
+        Some(First::Stand(call::Stand::Fair(stand))) => (Some(stand), None),
+        Some(First::Fair(tried)) => (None, Some(tried)),
+        Some(First::Stand(call::Stand::Plain(_)) | First::Plain(..)) | None => (None, None),
+    };
     loop {
-        let contender = entry::enter(attempt).await?;
-        let node = contender.own.node().clone();
-        let place = contender.line.enter(
-            contender.sequence,
-            contender.is_alone,
-            Claimant { claim: attempt.claim(contender.uuid), own: contender.own },
-        );
-        if queue_up(attempt, &node, &place, contender.sequence).await? {
+        let stand = match stand.take() {
+            Some(stand) => stand,
+            None => Stand::enter(attempt.call, entry::enter(attempt, tried.take()).await?),
+        };
+        if queue_up(attempt, &stand).await? {
             return Ok(());
         }
-        debug!(target: "zklock", path = %attempt.request.path, "a waiting node was deleted by somebody else");
+        debug!(target: "zklock", path = %attempt.path(), "a waiting node was deleted by somebody else");
     }
 }
 
 /// Waits for our turn. False: the node is gone, before that.
-async fn queue_up(attempt: &Attempt<'_>, node: &Node, place: &Place, sequence: i32) -> Result<bool, Setback> {
-    let gone = attempt.gone(node);
+async fn queue_up(attempt: &Attempt<'_>, stand: &Stand) -> Result<bool, Setback> {
+    let Stand { place, node, sequence, since } = stand;
+    let (node, sequence) = (&**node, *sequence);
+    let gone = attempt.gone(node, *since);
     let over = attempt.session.ended();
     tokio::pin!(gone, over);
     let mut ahead = Watched::default();
@@ -66,13 +122,13 @@ async fn queue_up(attempt: &Attempt<'_>, node: &Node, place: &Place, sequence: i
             Before::Missing => return Ok(is_granted_before(place, node).await),
             Before::Unconfirmed => {
                 // By now the server may have ended the session: look again once it has not.
-                attempt.progress.is(Stage::Asking);
+                attempt.is(Stage::Asking);
                 attempt.session.stands().await?;
                 place.is_unknown();
             }
             Before::Ours(_) => {
                 attempt.must_wait(None)?;
-                attempt.progress.is(Stage::Queueing);
+                attempt.is(Stage::Queueing);
                 tokio::select! {
                     () = place.changed() => {}
                     () = &mut over => return Err(Setback::SessionOver),
@@ -94,7 +150,7 @@ async fn queue_up(attempt: &Attempt<'_>, node: &Node, place: &Place, sequence: i
                     }
                     None => ahead = Watched::default(),
                 }
-                attempt.progress.is(Stage::Queueing);
+                attempt.is(Stage::Queueing);
                 tokio::select! {
                     event = next.changed() => match event {
                         zk::EventType::NodeDeleted => settle(place, &theirs),
@@ -124,7 +180,7 @@ fn settle(place: &Place, theirs: &Theirs) {
 /// Lists the directory for all of ours that stand in it: whoever comes while another one lists waits for the next
 /// listing, which is one for all of them.
 async fn survey(attempt: &Attempt<'_>, line: &Arc<Line>, synced: bool) -> Result<(), Setback> {
-    attempt.progress.is(Stage::Asking);
+    attempt.is(Stage::Asking);
     let wanted = line.next_survey();
     let _turn = line.turn.lock().await;
     if line.is_surveyed(wanted, synced) {
@@ -152,15 +208,13 @@ async fn list(attempt: &Attempt<'_>, synced: bool) -> Result<Vec<String>, Setbac
     match answer {
         Ok(children) => Ok(children),
         Err(zk::Error::NoNode) => Ok(Vec::new()),
-        Err(error) => {
-            Err(refused(Some(&attempt.request.path), "READ", &attempt.full(directory), error).into())
-        }
+        Err(error) => Err(refused(Some(attempt.path()), "READ", &attempt.full(directory), error).into()),
     }
 }
 
 /// Finds the place of a contender whose sequence does not tell it. False: it is gone.
 async fn look(attempt: &Attempt<'_>, place: &Place, node: &Node) -> Result<bool, Setback> {
-    attempt.progress.is(Stage::Asking);
+    attempt.is(Stage::Asking);
     for synced in [false, true] {
         let children = list(attempt, synced).await?;
         let name = node.name();
@@ -256,11 +310,11 @@ async fn watch(attempt: &Attempt<'_>, node: &str) -> Result<Option<zk::OneshotWa
         // Another program's contender, with rights of its own.
         Err(zk::Error::NoAuth) => {}
         Err(error) => {
-            return Err(refused(Some(&attempt.request.path), "READ", &attempt.full(node), error).into());
+            return Err(refused(Some(attempt.path()), "READ", &attempt.full(node), error).into());
         }
     }
     match session.ask(|client| async move { client.check_and_watch_stat(node).await }).await? {
         Ok((stat, watcher)) => Ok(stat.map(|_| watcher)),
-        Err(error) => Err(refused(Some(&attempt.request.path), "READ", &attempt.full(node), error).into()),
+        Err(error) => Err(refused(Some(attempt.path()), "READ", &attempt.full(node), error).into()),
     }
 }

@@ -6,9 +6,8 @@ use std::{
     },
 };
 
-use tokio::sync::Notify;
-
 use super::{
+    bell::Bell,
     contender::OwnNode,
     order::{Before, Order, Theirs, Waits},
     outlet::{Claim, unless_it_panics},
@@ -76,27 +75,32 @@ impl<C: Candidate> Waits for Entrant<C> {
     }
 
     fn stir(&mut self) {
-        self.signal.notify.notify_one();
+        self.signal.bell.ring();
     }
 }
 
-/// Wakes the task of a waiter, and tells it of its end.
-#[derive(Debug, Default)]
+/// Tells a waiter of its end, and of what happens before that.
+#[derive(Default)]
 struct Signal {
-    notify: Notify,
+    bell: Arc<Bell>,
     state: AtomicU8,
 }
 
 const WAITS: u8 = 0;
 const GRANTED: u8 = 1;
 const GONE: u8 = 2;
-/// Its task is gone. Set under the lock of the line.
+/// Nobody waits for it any more. Set under the lock of the line.
 const LEFT: u8 = 3;
 
 impl Signal {
-    fn ends(&self, state: u8) {
-        self.state.store(state, Ordering::Release);
-        self.notify.notify_one();
+    fn is_granted(&self) {
+        self.state.store(GRANTED, Ordering::Release);
+        self.bell.is_over();
+    }
+
+    fn is_gone(&self) {
+        self.state.store(GONE, Ordering::Release);
+        self.bell.ring();
     }
 
     fn state(&self) -> u8 {
@@ -151,12 +155,15 @@ impl<C: Candidate> Line<C> {
             drop(state);
             let granted =
                 if node.is_gone() { Err(candidate) } else { unless_it_panics(|| candidate.grant()) };
+            if granted.is_ok() {
+                signal.is_granted();
+            }
             state = self.state();
             match granted {
-                Ok(()) => signal.ends(GRANTED),
+                Ok(()) => {}
                 Err(candidate) if node.is_gone() => {
                     state.order.leave(sequence, false);
-                    signal.ends(GONE);
+                    signal.is_gone();
                     state = self.without(state, candidate);
                 }
                 // Nobody is left to look again for it.
@@ -182,6 +189,11 @@ impl<C: Candidate> Line<C> {
         let changed = change(&mut self.state().order);
         self.advance();
         changed
+    }
+
+    /// Has all who wait look again.
+    pub(super) fn stir(&self) {
+        self.state().order.stir();
     }
 
     /// Which survey, at the earliest, says something about whoever asks now.
@@ -253,7 +265,12 @@ impl<C: Candidate> Place<C> {
 
     /// Resolves when the standing may be another one. Cancel-safe.
     pub(super) async fn changed(&self) {
-        self.signal.notify.notified().await;
+        self.signal.bell.rings().await;
+    }
+
+    /// Rings then, unless it is granted.
+    pub(super) fn bell(&self) -> Arc<Bell> {
+        self.signal.bell.clone()
     }
 
     /// Nobody is before it any more.
@@ -288,6 +305,9 @@ impl<C: Candidate> Place<C> {
 
 impl<C: Candidate> Drop for Place<C> {
     fn drop(&mut self) {
+        if self.signal.state() == GRANTED {
+            return;
+        }
         let withdrawn = self.line.change(|order| {
             let withdrawn = order.withdraw(self.sequence, false);
             if withdrawn.is_none() && self.signal.state() == WAITS {
@@ -455,7 +475,7 @@ mod tests {
         let mut gone = std::pin::pin!(second.is_gone());
         let mut context = Context::from_waker(Waker::noop());
         assert!(gone.as_mut().poll(&mut context).is_pending());
-        taken.signal.ends(GRANTED);
+        taken.signal.is_granted();
         assert_eq!(gone.as_mut().poll(&mut context), Poll::Ready(false));
     }
 

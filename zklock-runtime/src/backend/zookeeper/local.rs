@@ -11,6 +11,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
+    bell::Bell,
     contender::OwnNode,
     outlet::{Claim, unless_it_panics},
     session::Node,
@@ -94,10 +95,10 @@ struct Waiter {
     signal: Arc<Signal>,
 }
 
-/// Wakes the task of a waiter.
+/// Tells a waiter of what happens.
 #[derive(Default)]
 struct Signal {
-    notify: Notify,
+    bell: Arc<Bell>,
     is_granted: AtomicBool,
     /// Set with the state locked: what is put back into the queue must not stand there with nobody behind it.
     is_withdrawn: AtomicBool,
@@ -109,6 +110,23 @@ impl LocalQueue {
         let place = self.place(|ticket| ticket);
         self.state().waiting.insert(place.ticket, place.waiter(claim));
         place
+    }
+
+    /// The same, by a call that may ask the server at once.
+    pub(super) fn arrive(self: &Arc<Self>, claim: Claim) -> (Place, Arrived) {
+        let place = self.place(|ticket| ticket);
+        let mut state = self.state();
+        let is_first = state.waiting.is_empty() && state.is_open();
+        let gives_way = is_first && state.share.is_used_up(self.limit, Tick::now());
+        state.waiting.insert(place.ticket, place.waiter(claim));
+        state.is_asking |= is_first && !gives_way;
+        drop(state);
+        let arrived = match (is_first, gives_way) {
+            (false, _) => Arrived::Behind,
+            (true, true) => Arrived::Late,
+            (true, false) => Arrived::First(Asking(self.clone())),
+        };
+        (place, arrived)
     }
 
     /// For somebody who does not wait for the others, and stands nowhere until a node of its own has come.
@@ -174,9 +192,12 @@ impl LocalQueue {
             let granted = unless_it_panics(|| claim.grant(own));
             // The last holder's node can block nobody any more, except for who has it now.
             drop(done);
+            if granted.is_ok() {
+                signal.grant();
+            }
             state = self.state();
             match granted {
-                Ok(()) => signal.grant(),
+                Ok(()) => {}
                 Err((claim, own)) => {
                     // The session cannot be relied on just now, or the node is gone: it is first in line for the next one.
                     state.held = None;
@@ -275,7 +296,7 @@ impl State {
         if self.is_open()
             && let Some((_, waiter)) = self.waiting.first_key_value()
         {
-            waiter.signal.notify.notify_one();
+            waiter.signal.bell.ring();
         }
     }
 }
@@ -283,8 +304,17 @@ impl State {
 impl Signal {
     fn grant(&self) {
         self.is_granted.store(true, Ordering::Release);
-        self.notify.notify_one();
+        self.bell.is_over();
     }
+}
+
+/// How a call found the queue.
+pub(super) enum Arrived {
+    /// Nobody was there: it asks the server for the node.
+    First(Asking),
+    /// Nobody was there, and other processes come first.
+    Late,
+    Behind,
 }
 
 /// A create that is not answered yet.
@@ -343,10 +373,6 @@ pub(super) enum Standing {
 }
 
 impl Place {
-    pub(super) fn queue(&self) -> &Arc<LocalQueue> {
-        &self.queue
-    }
-
     /// `passes_by`: it stands nowhere yet, and does not wait.
     pub(super) fn standing(&self, passes_by: bool) -> Standing {
         if self.signal.is_granted.load(Ordering::Acquire) {
@@ -364,7 +390,12 @@ impl Place {
 
     /// Resolves when the standing may be another one. Cancel-safe.
     pub(super) async fn changed(&self) {
-        self.signal.notify.notified().await;
+        self.signal.bell.rings().await;
+    }
+
+    /// Rings then, unless it is granted.
+    pub(super) fn bell(&self) -> Arc<Bell> {
+        self.signal.bell.clone()
     }
 
     pub(super) fn newcomer(&self, claim: Claim) -> Newcomer {
@@ -378,6 +409,9 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if self.signal.is_granted.load(Ordering::Acquire) {
+            return;
+        }
         let withdrawn = {
             let mut state = self.queue.state();
             self.signal.is_withdrawn.store(true, Ordering::Release);
@@ -417,6 +451,14 @@ impl LocalQueues {
         });
         all.insert(path, Arc::downgrade(&queue));
         queue
+    }
+
+    /// Has all who wait look again.
+    pub(super) fn stir(&self) {
+        let all: Vec<_> = self.lock().values().filter_map(Weak::upgrade).collect();
+        for queue in all {
+            queue.state().waiting.values().for_each(|waiter| waiter.signal.bell.ring());
+        }
     }
 
     /// How many there are.

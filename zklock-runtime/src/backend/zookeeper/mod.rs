@@ -11,11 +11,12 @@
 //! tells only what the first one agreed upon: a later server with a lower maximum would end a session while its locks
 //! still count as held.
 
-mod acquire;
 mod address;
 mod answer;
 mod attempt;
 mod backoff;
+mod bell;
+mod call;
 mod contender;
 mod directories;
 mod ensemble;
@@ -46,11 +47,14 @@ use std::{fmt, future::Future, sync::Arc, time::Duration};
 use tokio::sync::{oneshot, watch};
 use zookeeper_client as zk;
 
+pub(crate) use self::{address::Address, local::Limit};
 use self::{
-    acquire::Acquire, answer::Setback, backoff::Backoff, outlet::Outlet, session::Session,
+    answer::Setback,
+    backoff::Backoff,
+    call::{Call, Home},
+    session::Session,
     supervisor::Current,
 };
-pub(crate) use self::{address::Address, local::Limit};
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;
 use crate::{
@@ -92,9 +96,7 @@ pub enum Acl {
 
 /// Locks on one ensemble.
 pub(crate) struct ZooKeeper {
-    engine: Arc<Engine>,
-    config: Arc<Config>,
-    current: watch::Receiver<Current>,
+    home: Arc<Home>,
     closing: watch::Sender<bool>,
 }
 
@@ -126,58 +128,44 @@ impl ZooKeeper {
             Ok(receiver)
         })
         .await?;
-        Ok(Self { engine, config, current, closing })
+        Ok(Self { home: Arc::new(Home { engine, config, current }), closing })
     }
 }
 
 impl Backend for ZooKeeper {
     fn acquire(&self, request: Request) -> BoxFuture<Result<Arc<Hold>, Error>> {
-        let (config, current) = (self.config.clone(), self.current.clone());
-        let engine = self.engine.clone();
-        Box::pin(async move {
-            let (outlet, answer) = Outlet::new();
-            let acquire =
-                Acquire { config, current, request: Arc::new(request), outlet, started: Tick::now() };
-            let (here, gone) = oneshot::channel::<()>();
-            engine.handle().spawn(acquire.run(async move {
-                // Nothing is ever sent: this resolves when the other end is dropped.
-                let _ = gone.await;
-            }));
-            let answer = answer.await;
-            drop(here);
-            // Without an answer the engine has stopped.
-            answer.unwrap_or(Err(Error::Closed))
-        })
+        Box::pin(Call::acquire(self.home.clone(), request))
     }
 
     #[cfg(feature = "sqlx")]
     fn ensemble(&self, wait_until: Tick) -> BoxFuture<Result<Ensemble, Error>> {
-        let (engine, config, current) = (self.engine.clone(), self.config.clone(), self.current.clone());
+        let home = self.home.clone();
         Box::pin(async move {
             tokio::select! {
-                session = live(&current, None) => Ok(session?.home.ensemble),
-                () = engine.sleep_until(wait_until) => Err(config.unavailable(None)),
+                session = live(&home.current, None) => Ok(session?.home.ensemble),
+                () = home.engine.sleep_until(wait_until) => Err(home.config.unavailable(None)),
             }
         })
     }
 
     #[cfg(feature = "sqlx")]
     fn fence_key(&self, path: &LockPath) -> String {
-        format!("{}{path}", self.config.address.chroot())
+        format!("{}{path}", self.home.config.address.chroot())
     }
 
     fn deletes(&self) -> Deletes {
-        match &*self.current.borrow() {
+        match &*self.home.current.borrow() {
             Current::Live(session) => session.janitor.deletes(),
             Current::None(_) | Current::Closed => Deletes::default(),
         }
     }
 
     fn inspect(&self, path: &LockPath) -> BoxFuture<Result<Vec<QueueEntry>, Error>> {
-        let (engine, config, current, path) =
-            (self.engine.clone(), self.config.clone(), self.current.clone(), path.clone());
+        let (home, path) = (self.home.clone(), path.clone());
         Box::pin(async move {
-            on_engine(&engine, move |gone| async move {
+            let Home { config, current, .. } = &*home;
+            let (config, current) = (config.clone(), current.clone());
+            on_engine(&home.engine, move |gone| async move {
                 let read = async {
                     let mut last = None;
                     loop {
@@ -205,7 +193,7 @@ impl Backend for ZooKeeper {
 
     fn close(&self) -> BoxFuture<()> {
         self.closing.send_replace(true);
-        let mut current = self.current.clone();
+        let mut current = self.home.current.clone();
         Box::pin(async move {
             // The supervisor closes the session within a bound, and then lets go of the other end.
             while current.changed().await.is_ok() {}
@@ -327,6 +315,6 @@ impl fmt::Debug for Config {
 
 impl fmt::Debug for ZooKeeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ZooKeeper").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("ZooKeeper").field("config", &self.home.config).finish_non_exhaustive()
     }
 }

@@ -179,6 +179,11 @@ impl<W: Waits> Order<W> {
         self.waiting.values().map(|waiter| &waiter.who)
     }
 
+    /// Has all who wait look again.
+    pub(super) fn stir(&mut self) {
+        self.waiting.values_mut().for_each(|waiter| waiter.who.stir());
+    }
+
     pub(super) fn has_holder(&self) -> bool {
         self.holder.is_some()
     }

@@ -1,15 +1,16 @@
 use std::{
     fmt,
+    future::poll_fn,
     panic::{self, AssertUnwindSafe},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
 };
 
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::contender::OwnNode;
+use super::{call::Call, contender::OwnNode};
 use crate::{
-    backend::Request,
     error::Error,
     hold::{Grant, Hold},
     token::FencingToken,
@@ -22,14 +23,14 @@ pub(super) struct Outlet(Mutex<Option<oneshot::Sender<Answer>>>);
 pub(super) type Answer = Result<Arc<Hold>, Error>;
 
 impl Outlet {
-    pub(super) fn new() -> (Arc<Self>, oneshot::Receiver<Answer>) {
+    pub(super) fn new() -> (Self, oneshot::Receiver<Answer>) {
         let (sender, receiver) = oneshot::channel();
-        (Arc::new(Self(Mutex::new(Some(sender)))), receiver)
+        (Self(Mutex::new(Some(sender))), receiver)
     }
 
     /// Takes the right to answer.
-    fn take(&self) -> Option<oneshot::Sender<Answer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(super) fn take(&self) -> Option<oneshot::Sender<Answer>> {
+        self.sender().take()
     }
 
     /// Answers, if nobody has. What nobody takes is dropped, and a hold with it, which gives it back.
@@ -41,8 +42,20 @@ impl Outlet {
 
     /// Whether somebody still waits for the answer.
     pub(super) fn is_open(&self) -> bool {
-        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sender.as_ref().is_some_and(|sender| !sender.is_closed())
+        self.sender().as_ref().is_some_and(|sender| !sender.is_closed())
+    }
+
+    /// Resolves when nobody does. For one task at a time. Cancel-safe.
+    pub(super) async fn closed(&self) {
+        poll_fn(|context| match &mut *self.sender() {
+            Some(sender) => sender.poll_closed(context),
+            None => Poll::Ready(()),
+        })
+        .await;
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Option<oneshot::Sender<Answer>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,12 +72,10 @@ pub(super) fn unless_it_panics<E>(grant: impl FnOnce() -> Result<(), E>) -> Resu
 }
 
 /// What it takes to grant a lock at the moment when its turn has come, on whatever thread that is noticed.
-#[derive(Debug)]
 pub(super) struct Claim {
-    pub(super) request: Arc<Request>,
+    pub(super) call: Arc<Call>,
     /// Names the grant in the fence row.
     pub(super) attempt: Uuid,
-    pub(super) outlet: Arc<Outlet>,
 }
 
 impl Claim {
@@ -74,10 +85,11 @@ impl Claim {
     pub(super) fn grant(self, own: OwnNode) -> Result<(), (Self, OwnNode)> {
         let session = own.session().clone();
         let node = own.node();
+        let request = &self.call.request;
         let grant = Grant {
-            path: self.request.path.clone(),
-            fence_key: format!("{}{}", session.config.address.chroot(), self.request.path).into(),
-            options: self.request.options,
+            path: request.path.clone(),
+            fence_key: format!("{}{}", session.config.address.chroot(), request.path).into(),
+            options: request.options,
             // The czxid is positive: the server counts from its epoch and up.
             token: FencingToken::new(
                 session.home.ensemble,
@@ -90,8 +102,8 @@ impl Claim {
         };
         match session.grant(own, grant) {
             Ok(hold) => {
-                if let Some(sender) = self.outlet.take() {
-                    self.request.granted(&hold);
+                if let Some(sender) = self.call.outlet.take() {
+                    request.granted(&hold);
                     let _ = sender.send(Ok(hold));
                 }
                 Ok(())

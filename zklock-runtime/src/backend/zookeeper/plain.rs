@@ -9,9 +9,11 @@ use super::{
     answer::{Kind, Setback, kind, refused},
     attempt::{Attempt, Stage},
     backoff::Backoff,
+    bell::Bell,
+    call::{self, Call, First},
     contender::{OwnNode, Place as Stands},
     group::{self, Created, Failure, Write, Written},
-    local::{Asking, LocalQueue, Newcomer, Place, Standing},
+    local::{Arrived, Asking, LocalQueue, Newcomer, Place, Standing},
     nodes::{self, Tag},
     parents,
     session::Session,
@@ -23,17 +25,75 @@ use crate::{
     path::LockPath,
 };
 
+/// The place of a call in the queue of this process. Dropping it withdraws, if it has not been granted.
+pub(super) struct Stand(Place);
+
+impl Stand {
+    /// Rings when its standing may be another one, unless it is granted.
+    pub(super) fn bell(&self) -> Arc<Bell> {
+        self.0.bell()
+    }
+}
+
+/// What came of one try.
+pub(super) type Tried = Result<Birth, Setback>;
+
+/// Enters the queue of this process, on the caller's thread, and asks for the node if nobody else does. A task takes over if
+/// it must do anything else.
+pub(super) fn start(call: &Arc<Call>, session: &Arc<Session>) {
+    if call.tries_once() {
+        return call.takes_task(None);
+    }
+    let attempt = Attempt { session, call };
+    let queue = session.local.queue(attempt.node());
+    let (place, first) = queue.arrive(call.claim(nodes::attempt()));
+    let stand = Stand(place);
+    match first {
+        // What was granted would be taken back if the session is not confirmed: no use in asking before it is.
+        Arrived::First(asking) if session.validity.verdict(Tick::now()).is_none() => {
+            call.waits(session, call::Stand::Plain(stand));
+            let (called, asked) = (call.clone(), session.clone());
+            let then = move |tried| {
+                // If it is not there, the caller is gone or has a task.
+                let Some((_, call::Stand::Plain(stand))) = called.takes_stand() else { return };
+                match (stand.0.standing(false), tried) {
+                    (Standing::Granted, _) => {}
+                    (Standing::Waits, Ok(_)) => called.waits(&asked, call::Stand::Plain(stand)),
+                    (_, tried) => called.takes_task(Some((asked, First::Plain(stand, tried)))),
+                }
+            };
+            ask(&attempt, queue, For::First(asking), false, then);
+        }
+        Arrived::Behind => {
+            call.progress.is(Stage::Queueing);
+            call.waits(session, call::Stand::Plain(stand));
+        }
+        Arrived::First(_) | Arrived::Late => {
+            call.takes_task(Some((session.clone(), First::Stand(call::Stand::Plain(stand)))));
+        }
+    }
+}
+
 /// Runs for the plain node of a `fair = false` lock: whoever creates it holds, and the outlet is told. Dropping the future
 /// withdraws.
 ///
 /// The node says who created it and for which function. It may be passed on to others of this process since: what is
 /// written in it stays that of its first holder.
-pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
+pub(super) async fn acquire(attempt: &Attempt<'_>, first: Option<First>) -> Result<(), Setback> {
     let session = attempt.session;
     let queue = session.local.queue(attempt.node());
+    let (stand, mut tried) = match first {
+        Some(First::Stand(call::Stand::Plain(stand))) => (Some(stand), None),
+        Some(First::Plain(stand, tried)) => (Some(stand), Some(tried)),
+        Some(First::Stand(call::Stand::Fair(_)) | First::Fair(_)) | None => (None, None),
+    };
     // A single try does not wait for those beside it: it adds one request, and watches nothing.
-    let mut passes_by = attempt.tries_once();
-    let place = if passes_by { queue.pass_by() } else { queue.enter(attempt.claim(nodes::attempt())) };
+    let mut passes_by = stand.is_none() && attempt.call.tries_once();
+    let place = match stand {
+        Some(Stand(place)) => place,
+        None if passes_by => queue.pass_by(),
+        None => queue.enter(attempt.call.claim(nodes::attempt())),
+    };
     let over = session.ended();
     tokio::pin!(over);
     let mut others = None;
@@ -43,7 +103,7 @@ pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
             Standing::Granted => return Ok(()),
             Standing::Waits => {
                 others = None;
-                attempt.progress.is(Stage::Queueing);
+                attempt.is(Stage::Queueing);
                 tokio::select! {
                     () = place.changed() => {}
                     () = &mut over => return Err(Setback::SessionOver),
@@ -58,16 +118,33 @@ pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
                     }
                     continue;
                 }
-                attempt.progress.is(Stage::Asking);
+                attempt.is(Stage::Asking);
                 if gives_way {
                     tries.is_contended = true;
                     others = give_way(attempt, &queue).await?;
                     continue;
                 }
-                tries.pause().await;
-                // What was granted to us is taken back when the session is not confirmed: no use in asking before it is.
-                session.stands().await?;
-                match ask(attempt, &place, passes_by, tries.is_contended).await? {
+                let born = match tried.take() {
+                    Some(tried) => tried,
+                    None => {
+                        tries.pause().await;
+                        // What was granted to us is taken back when the session is not confirmed: no use in asking before
+                        // it is.
+                        session.stands().await?;
+                        let (sender, answered) = oneshot::channel();
+                        let whom = if passes_by {
+                            For::This(place.newcomer(attempt.call.claim(nodes::attempt())))
+                        } else {
+                            For::First(queue.ask())
+                        };
+                        ask(attempt, queue.clone(), whom, tries.is_contended, move |tried| {
+                            let _ = sender.send(tried);
+                        });
+                        // Without an answer the engine has stopped.
+                        answered.await.map_err(|_| Setback::Failed(Error::Closed))?
+                    }
+                };
+                match born? {
                     // Granted to whoever was first by then.
                     Birth::Born => passes_by = false,
                     Birth::Refused(zk::Error::NodeExists) => {
@@ -78,13 +155,13 @@ pub(super) async fn acquire(attempt: &Attempt<'_>) -> Result<(), Setback> {
                         }
                     }
                     Birth::Refused(zk::Error::NoNode) => {
-                        parents::make(session, &attempt.request.path, attempt.node()).await?;
+                        parents::make(session, attempt.path(), attempt.node()).await?;
                     }
                     Birth::NotMade | Birth::Refused(zk::Error::Throttled) => {}
                     Birth::Refused(error) => {
                         let node = attempt.node();
                         let above = attempt.full(node.rsplit_once('/').map_or("/", |(above, _)| above));
-                        return Err(refused(Some(&attempt.request.path), "CREATE", &above, error).into());
+                        return Err(refused(Some(attempt.path()), "CREATE", &above, error).into());
                     }
                 }
             }
@@ -131,7 +208,7 @@ async fn give_way(attempt: &Attempt<'_>, queue: &LocalQueue) -> Result<Option<Go
 /// Watches the node that stands there; `None` if there is none any more. `synced`: as the leader has it by now.
 async fn watch(attempt: &Attempt<'_>, queue: &LocalQueue, synced: bool) -> Result<Option<Gone>, Setback> {
     let session = attempt.session;
-    let path = &attempt.request.path;
+    let path = attempt.path();
     let node = attempt.node();
     let read = session
         .ask(|client| async move {
@@ -158,15 +235,15 @@ async fn watch(attempt: &Attempt<'_>, queue: &LocalQueue, synced: bool) -> Resul
         if stat.ephemeral_owner != session.id() {
             queue.has_given_way();
         }
-        attempt.progress.is(Stage::Queueing);
+        attempt.is(Stage::Queueing);
     } else {
         // A directory: the server does not tell clients whether it is a container, which it sweeps away when empty, or
         // somebody's persistent node, which is not ours to delete. Once used and now empty, it may be swept.
         let is_left_over = stat.num_children == 0 && stat.cversion > 0 && stat.data_length == 0;
-        if !is_left_over || Tick::now() >= attempt.request.wait_until {
+        if !is_left_over || Tick::now() >= attempt.call.request.wait_until {
             return Err(a_directory(path, &attempt.full(node)).into());
         }
-        attempt.progress.is(Stage::BeforeDirectory);
+        attempt.is(Stage::BeforeDirectory);
     }
     Ok(Some(Box::pin(async move {
         watcher.changed().await;
@@ -188,53 +265,48 @@ pub(super) fn a_directory(path: &LockPath, node: &str) -> Error {
     }
 }
 
-enum Birth {
+pub(super) enum Birth {
     Born,
     Refused(zk::Error),
     /// The answer was lost, and the node is not ours.
     NotMade,
 }
 
-/// Sends a create. What comes of it goes to the queue, whether whoever asked is still there or not: an answer that gets
-/// lost is looked into.
-async fn ask(
+/// Sends a create, from any thread. What comes of it goes to the queue, whether whoever asked is still there or not: an answer
+/// that gets lost is looked into. `then` is told after that.
+fn ask(
     attempt: &Attempt<'_>,
-    place: &Place,
-    passes_by: bool,
+    queue: Arc<LocalQueue>,
+    whom: For,
     is_contended: bool,
-) -> Result<Birth, Setback> {
+    then: impl FnOnce(Tried) + Send + Sync + 'static,
+) {
     let session = attempt.session;
     // A new one each time: what an earlier try has left behind must not be taken for this one's.
     let uuid = nodes::attempt();
-    let (sender, answered) = oneshot::channel();
-    let birth = Pending {
-        session: session.clone(),
-        queue: place.queue().clone(),
-        path: attempt.node().into(),
-        uuid,
-        first: passes_by.then(|| place.newcomer(attempt.claim(uuid))),
-        _asking: (!passes_by).then(|| place.queue().ask()),
-        sender,
-    };
+    let birth = Pending { session: session.clone(), queue, path: attempt.node().into(), uuid, whom, then };
     let write = Write::Plain { path: birth.path.clone(), tag: attempt.tag(uuid) };
     group::write(session, write, is_contended, move |answer| birth.settle(answer));
-    // Without an answer the engine has stopped.
-    answered.await.map_err(|_| Setback::Failed(Error::Closed))?
+}
+
+/// Whom a node is created for.
+enum For {
+    /// Whoever is first in the queue when it has come.
+    First(Asking),
+    This(Newcomer),
 }
 
 /// A create that has not been answered yet.
-struct Pending {
+struct Pending<T> {
     session: Arc<Session>,
     queue: Arc<LocalQueue>,
     path: Arc<str>,
     uuid: Uuid,
-    /// Whom it is for, if not for whoever is first in the queue.
-    first: Option<Newcomer>,
-    _asking: Option<Asking>,
-    sender: oneshot::Sender<Result<Birth, Setback>>,
+    whom: For,
+    then: T,
 }
 
-impl Pending {
+impl<T: FnOnce(Tried) + Send + Sync + 'static> Pending<T> {
     fn settle(self, answer: Result<Written, Failure>) {
         let Failure { error, place, .. } = match answer {
             Ok(Written::Plain(created)) => return self.born(created),
@@ -260,15 +332,24 @@ impl Pending {
         }
     }
 
-    fn born(mut self, created: Created) {
-        let stands = Stands::Plain(Some(self.queue.clone()));
-        let own = OwnNode::new(self.session.clone(), &self.path, created, stands);
-        self.queue.receive(own, self.first.take());
-        self.ends(Ok(Birth::Born));
+    fn born(self, created: Created) {
+        let Self { session, queue, path, whom, then, .. } = self;
+        let own = OwnNode::new(session, &path, created, Stands::Plain(Some(queue.clone())));
+        match whom {
+            For::First(asking) => {
+                queue.receive(own, None);
+                drop(asking);
+            }
+            For::This(newcomer) => queue.receive(own, Some(newcomer)),
+        }
+        then(Ok(Birth::Born));
     }
 
-    fn ends(self, birth: Result<Birth, Setback>) {
-        let _ = self.sender.send(birth);
+    fn ends(self, tried: Tried) {
+        let Self { whom, then, .. } = self;
+        // First: whoever is told looks where it stands.
+        drop(whom);
+        then(tried);
     }
 }
 

@@ -214,7 +214,7 @@ impl Session {
         let mut confirmed = self.confirmed.subscribe();
         loop {
             confirmed.borrow_and_update();
-            if self.nodes().over {
+            if self.is_over() {
                 return Err(Setback::SessionOver);
             }
             if self.validity.verdict(Tick::now()).is_none() {
@@ -248,6 +248,13 @@ impl Session {
         // Wakes who waits for a confirmation, or for anything else.
         self.confirmed.send_modify(|_| {});
         self.ended.notify_waiters();
+        // Those that wait without a task.
+        self.directories.lines().iter().for_each(|line| line.stir());
+        self.local.stir();
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.nodes().over
     }
 
     /// Resolves when the session is over. Cancel-safe.
@@ -256,7 +263,7 @@ impl Session {
         tokio::pin!(ended);
         // Registered before the look, else an end in between would be missed.
         ended.as_mut().enable();
-        if !self.nodes().over {
+        if !self.is_over() {
             ended.await;
         }
     }

@@ -7,16 +7,10 @@ use std::{
 };
 
 use super::{
-    super::{
-        answer::Setback,
-        attempt::{Attempt, Progress},
-        fair as fair_lock,
-        outlet::Outlet,
-        plain as plain_lock,
-    },
+    super::{answer::Setback, attempt::Attempt, fair as fair_lock, plain as plain_lock},
     support::{Peer, SOON, chroot, count, release, request, until},
 };
-use crate::{backend::Request, clock::Tick, hold::Hold};
+use crate::{backend::Request, hold::Hold};
 
 /// Polls `future` so many times and then drops it.
 struct Polls<F> {
@@ -47,22 +41,14 @@ impl<F: Future> Future for Polls<F> {
 async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Result<Arc<Hold>, Setback>> {
     let session = peer.session().unwrap();
     let handle = session.handle.clone();
-    let request = Arc::new(request);
-    let (outlet, mut answer) = Outlet::new();
+    let (call, mut answer) = peer.call(request);
     let task = handle.spawn(async move {
-        let progress = Progress::start();
-        let attempt = Attempt {
-            session: &session,
-            request: &request,
-            outlet: &outlet,
-            started: Tick::now(),
-            progress: &progress,
-        };
+        let attempt = Attempt { session: &session, call: &call };
         let work = async {
-            if request.options.fair {
-                fair_lock::acquire(&attempt).await
+            if call.request.options.fair {
+                fair_lock::acquire(&attempt, None).await
             } else {
-                plain_lock::acquire(&attempt).await
+                plain_lock::acquire(&attempt, None).await
             }
         };
         let polls = Polls { future: Some(Box::pin(work)), left: polls };

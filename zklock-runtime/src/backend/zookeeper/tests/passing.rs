@@ -18,7 +18,6 @@ use super::{
         contender::{OwnNode, Place},
         group::Created,
         local::Standing,
-        outlet::{Claim, Outlet},
     },
     support::{Peer, SOON, chroot, plain, release, until, within},
 };
@@ -346,10 +345,9 @@ async fn callers_that_are_gone_are_passed_over() {
     let peer = Peer::sharing(&chroot.url(), "a", ENDLESS).await;
     let session = peer.session().unwrap();
     let queue = session.local.queue("/p");
-    let request = Arc::new(plain("/p", SOON));
     let claim = || {
-        let (outlet, answer) = Outlet::new();
-        (Claim { request: request.clone(), attempt: Uuid::new_v4(), outlet }, answer)
+        let (call, answer) = peer.call(plain("/p", SOON));
+        (call.claim(Uuid::new_v4()), answer)
     };
     let places: Vec<_> = (0..20_000).map(|_| queue.enter(claim().0)).collect();
     let (last, mut answer) = claim();
@@ -446,12 +444,11 @@ async fn what_a_session_may_have_lost_is_not_passed_on() {
     hold.release();
     assert_eq!(session.local.queue("/p").waiting(), 1, "passed on without a valid session");
     // Who was about to get something is first in line again, if it is still there.
-    let (queue, request) = (session.local.queue("/x"), Arc::new(plain("/x", SOON)));
+    let queue = session.local.queue("/x");
     for (is_there, waits) in [(true, 1), (false, 0)] {
-        let (outlet, _answer) = Outlet::new();
+        let (call, _answer) = peer.call(plain("/x", SOON));
         let place = queue.pass_by();
-        let claim = Claim { request: request.clone(), attempt: Uuid::new_v4(), outlet };
-        let newcomer = place.newcomer(claim);
+        let newcomer = place.newcomer(call.claim(Uuid::new_v4()));
         let place = is_there.then_some(place);
         let stands = Place::Plain(Some(queue.clone()));
         let own = OwnNode::new(session.clone(), "/x", Created { czxid: 1, place: 0 }, stands);

@@ -1,7 +1,4 @@
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use zklock_testkit::{Proxy, ZooKeeper as Server};
 use zookeeper_client as zk;
@@ -10,7 +7,6 @@ use super::{
     super::{
         contender::{OwnNode, Place},
         group::Created,
-        outlet::{Claim, Outlet},
     },
     support::{Peer, SESSION, SOON, chroot, count, fair, is_queued, release, request, until, within},
 };
@@ -88,9 +84,8 @@ async fn a_silent_server_costs_the_locks_before_the_session_can_be_given_away() 
     assert!(!session.validity.is_connected());
     // Nothing is granted, however it came by its node.
     let own = OwnNode::new(session.clone(), "/x", Created { czxid: 1, place: 0 }, Place::Plain(None));
-    let (outlet, _answer) = Outlet::new();
-    let claim = Claim { request: Arc::new(fair("/x", SOON)), attempt: uuid::Uuid::nil(), outlet };
-    let (_, own) = claim.grant(own).unwrap_err();
+    let (call, _answer) = peer.call(fair("/x", SOON));
+    let (_, own) = call.claim(uuid::Uuid::nil()).grant(own).unwrap_err();
     own.node().is_seen_gone();
     let start = Instant::now();
     let error = peer.acquire(fair("/b", Duration::from_millis(300))).await.unwrap_err();

@@ -5,9 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::sync::oneshot;
 use zklock_testkit::{Chroot, ZooKeeper as Server};
 
-use super::super::{Acl, Address, Config, Limit, ZooKeeper, session::Session, supervisor::Current};
+use super::super::{
+    Acl, Address, Config, Limit, ZooKeeper, call::Call, outlet::Answer, session::Session, supervisor::Current,
+};
 use crate::{
     backend::{Backend, Request},
     clock::Tick,
@@ -70,8 +73,13 @@ impl Peer {
         tokio::spawn(self.acquire(request))
     }
 
+    /// A call that nothing is done for yet.
+    pub(super) fn call(&self, request: Request) -> (Arc<Call>, oneshot::Receiver<Answer>) {
+        Call::new(self.home.clone(), request)
+    }
+
     pub(super) fn session(&self) -> Option<Arc<Session>> {
-        match &*self.current.borrow() {
+        match &*self.home.current.borrow() {
             Current::Live(session) => Some(session.clone()),
             Current::None(_) | Current::Closed => None,
         }
