@@ -61,7 +61,7 @@ impl OwnNode {
                 // First: the next one does not wait for the delete.
                 line.leave(sequence, !self.node.is_gone());
                 let is_last = directory.is_some_and(|czxid| line.is_ours() && presence.leave_last(czxid));
-                Removal::Fair { directory: is_last.then(|| presence.path().clone()) }
+                Removal::Fair { directory: is_last.then(|| presence.path().clone()), made_in: directory }
             }
             Place::Plain(None) => Removal::Plain { _going: None },
             Place::Plain(Some(queue)) => {

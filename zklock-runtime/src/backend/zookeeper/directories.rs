@@ -217,7 +217,6 @@ impl Drop for Presence {
             if directory.contenders == 0 {
                 // Nobody of ours is left to see a foreign child, or to take the directory away.
                 directory.made_in = None;
-                directory.line = None;
                 if !directory.exists && directory.use_of_it == Use::First {
                     all.remove(&self.path);
                 }

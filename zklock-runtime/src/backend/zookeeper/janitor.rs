@@ -40,8 +40,9 @@ impl Janitor {
 /// What goes with the node, and what must be looked at first.
 #[derive(Debug)]
 pub(super) enum Removal {
-    /// A node that nobody else can have by its name; with the directory, if it is left empty.
-    Fair { directory: Option<Arc<str>> },
+    /// A node that nobody else can have by its name, in the directory that was made in this transaction; with it, if it is
+    /// left empty.
+    Fair { directory: Option<Arc<str>>, made_in: Option<i64> },
     /// A node whose name is the next holder's too. Who waits for its end is told by the drop.
     Plain { _going: Option<Going> },
 }
@@ -151,19 +152,20 @@ impl Job {
     fn write(&self) -> (Write, bool) {
         let path = self.node.path.clone();
         match &self.removal {
-            Removal::Fair { directory: Some(directory) } => {
+            Removal::Fair { directory: Some(directory), .. } => {
                 (Write::DeleteLast { path, directory: directory.clone() }, true)
             }
             // What may be gone already would spoil the request of others.
-            Removal::Fair { directory: None } | Removal::Plain { .. } => {
-                (Write::Delete { path }, !self.is_certain)
+            Removal::Fair { directory: None, made_in } => {
+                (Write::Delete { path, made_in: *made_in }, !self.is_certain)
             }
+            Removal::Plain { .. } => (Write::Delete { path, made_in: None }, !self.is_certain),
         }
     }
 
     fn judge(&mut self, answer: Result<Written, Failure>) -> Outcome {
         let directory = match &mut self.removal {
-            Removal::Fair { directory } => directory.take(),
+            Removal::Fair { directory, .. } => directory.take(),
             Removal::Plain { .. } => None,
         };
         let Err(Failure { step, error, .. }) = answer else { return Outcome::Done };

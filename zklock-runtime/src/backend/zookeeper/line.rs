@@ -33,7 +33,7 @@ pub(super) struct Line<C = Claimant> {
 
 struct State<C> {
     order: Order<Entrant<C>>,
-    /// The node of the one that holds, or held last.
+    /// The node of the one that holds.
     held: Option<Arc<Node>>,
     /// Somebody is granting; whoever else sees a turn come leaves it to that one.
     is_advancing: bool,
@@ -125,7 +125,14 @@ impl<C: Candidate> Line<C> {
 
     /// The holder `sequence` is done. `passes`: its node stood until now, as far as we know.
     pub(super) fn leave(self: &Arc<Self>, sequence: i32, passes: bool) {
-        self.change(|order| order.leave(sequence, passes));
+        {
+            let mut state = self.state();
+            state.order.leave(sequence, passes);
+            if !state.order.has_holder() {
+                state.held = None;
+            }
+        }
+        self.advance();
     }
 
     /// Nobody but us is known to use the directory.
@@ -138,8 +145,7 @@ impl<C: Candidate> Line<C> {
     pub(super) fn is_occupied(&self) -> bool {
         let state = self.state();
         let waiting = state.order.waiting().map(|entrant| entrant.candidate.node());
-        let held = state.held.iter().filter(|_| state.order.has_holder());
-        held.chain(waiting).any(|node| !node.is_gone())
+        state.held.iter().chain(waiting).any(|node| !node.is_gone())
     }
 
     /// Grants to whose turn it is. Iterative: a caller that is gone gives its grant back in here.
@@ -159,6 +165,9 @@ impl<C: Candidate> Line<C> {
                 signal.is_granted();
             }
             state = self.state();
+            if granted.is_err() {
+                state.held = None;
+            }
             match granted {
                 Ok(()) => {}
                 Err(candidate) if node.is_gone() => {

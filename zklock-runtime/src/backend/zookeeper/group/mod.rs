@@ -32,7 +32,11 @@ pub(super) enum Write {
     /// An ephemeral node of this very path.
     Plain { path: Arc<str>, tag: Vec<u8> },
     /// No node any more.
-    Delete { path: Arc<str> },
+    Delete {
+        path: Arc<str>,
+        /// The transaction that made the directory of a contender, where known: with the node in it, it is still that one.
+        made_in: Option<i64>,
+    },
     /// Nor the directory that it was the last one in.
     DeleteLast { path: Arc<str>, directory: Arc<str> },
 }
@@ -117,8 +121,8 @@ struct State {
     is_over: bool,
 }
 
-/// Two requests on their way: while the server works on one, the next one travels.
-const SENDERS: usize = 2;
+/// So many requests on their way: while the server prepares one and writes another to its disk, the next one travels.
+const SENDERS: usize = 3;
 /// Well below what a server takes (`jute.maxbuffer`, 1 MiB): the names in the answer count too.
 const MOST_BYTES: usize = 128 * 1024;
 const MOST_WISHES: usize = 256;
@@ -280,7 +284,7 @@ impl Write {
                 2 * directory.len() + 2 * prefix.len() + tag.len()
             }
             Self::Plain { path, tag } => 3 * path.len() + tag.len(),
-            Self::Delete { path } => path.len(),
+            Self::Delete { path, .. } => path.len(),
             Self::DeleteLast { path, directory } => path.len() + directory.len(),
         }
     }
@@ -311,7 +315,7 @@ async fn ask(
             let (stat, _) = client.create(path, tag, &options).await.map_err(|error| (None, error))?;
             Ok(vec![Written::Plain(Created { czxid: stat.czxid, place: 0 })])
         }
-        [Wish { write: Write::Delete { path }, .. }] => {
+        [Wish { write: Write::Delete { path, .. }, .. }] => {
             client.delete(path, None).await.map_err(|error| (None, error))?;
             Ok(vec![Written::Gone])
         }
@@ -396,7 +400,7 @@ mod tests {
 
     #[test]
     fn who_panics_when_told_does_not_stop_the_sender() {
-        let write = Write::Delete { path: "/a".into() };
+        let write = Write::Delete { path: "/a".into(), made_in: None };
         let then = Box::new(|_| panic!("a waker that panics"));
         Wish { write, then, is_risky: false, failures: 0 }.answer(Ok(Written::Gone));
     }

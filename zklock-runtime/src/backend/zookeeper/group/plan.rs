@@ -1,14 +1,8 @@
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use zookeeper_client as zk;
 
-use super::{
-    super::{directories::Directories, nodes},
-    Created, Step, Way, Wish, Write, Written,
-};
+use super::{super::directories::Directories, Created, Step, Way, Wish, Write, Written};
 
 /// How several wishes become the operations of one multi, and its results their outcomes.
 ///
@@ -51,7 +45,7 @@ impl Plan {
     pub(super) fn of(writes: &[&Write], directories: &Directories) -> Self {
         let mut plan = Self::default();
         // Where a node of ours goes in this very transaction, it stood until then.
-        let left: HashSet<&str> = writes.iter().filter_map(|write| write.leaves()).collect();
+        let left: HashMap<&str, i64> = writes.iter().filter_map(|write| write.leaves()).collect();
         let mut known: HashMap<&str, usize> = HashMap::new();
         let mut creates = Vec::new();
         let mut place = 0_u16;
@@ -69,10 +63,11 @@ impl Plan {
                 Write::Contender { directory, way, .. } => {
                     let number = *known.entry(directory).or_insert_with(|| {
                         // Looked up here, after all that stands there now was noted.
-                        let made_in = directories
-                            .last_line(directory)
-                            .filter(|(_, line)| left.contains(&**directory) || line.is_occupied())
-                            .map(|(made_in, _)| made_in);
+                        let occupied = || {
+                            let (made_in, line) = directories.last_line(directory)?;
+                            line.is_occupied().then_some(made_in)
+                        };
+                        let made_in = left.get(&**directory).copied().or_else(occupied);
                         plan.directories.push(Entered {
                             path: directory.clone(),
                             wishes: Vec::new(),
@@ -180,13 +175,10 @@ impl Plan {
 }
 
 impl Write {
-    /// The directory in which it takes a contender away.
-    fn leaves(&self) -> Option<&str> {
+    /// The directory in which it takes a contender away, and the transaction that made that.
+    fn leaves(&self) -> Option<(&str, i64)> {
         match self {
-            Self::Delete { path } => {
-                let (directory, name) = path.rsplit_once('/')?;
-                nodes::sequence(name).map(|_| directory)
-            }
+            Self::Delete { path, made_in } => Some((path.rsplit_once('/')?.0, (*made_in)?)),
             // The directory goes too.
             Self::DeleteLast { .. } | Self::Plain { .. } | Self::Contender { .. } => None,
         }
@@ -220,7 +212,7 @@ impl Op {
             }
             Self::Count(number) => writer.add_set_data(directory(number)?, b"", None),
             Self::Delete(wish) => match write(wish)? {
-                Write::Delete { path } | Write::DeleteLast { path, .. } => writer.add_delete(path, None),
+                Write::Delete { path, .. } | Write::DeleteLast { path, .. } => writer.add_delete(path, None),
                 _ => Err(unfit()),
             },
             Self::DeleteDirectory(wish) => match write(wish)? {
@@ -258,7 +250,7 @@ mod tests {
     }
 
     fn deletes(path: &str) -> Write {
-        Write::Delete { path: path.into() }
+        Write::Delete { path: path.into(), made_in: None }
     }
 
     fn plan(writes: &[Write]) -> Plan {
@@ -346,11 +338,11 @@ mod tests {
             drop(presence.line(5));
         }
         let plan = |writes: &[Write]| Plan::of(&writes.iter().collect::<Vec<_>>(), &directories);
-        let leaving = "/a/_c_0f0e0d0c-0b0a-0908-0706-050403020100-lock-0000000007";
+        let leaving = || Write::Delete { path: "/a/7".into(), made_in: Some(5) };
         // In /a a node of ours goes, in /b nothing is known to stand any more.
-        let some = plan(&[enters("/a", false), enters("/b", false), deletes(leaving)]);
+        let some = plan(&[enters("/a", false), enters("/b", false), leaving()]);
         assert_eq!(some.ops(), [Op::Delete(2), Op::Contender(0), Op::Contender(1), Op::Count(1)]);
-        // Another lock below /a says nothing about those in it.
+        // A plain node below /a says nothing about those in it.
         assert!(
             plan(&[enters("/a", false), enters("/b", false), deletes("/a/7")]).ops().contains(&Op::Count(0))
         );
@@ -368,9 +360,9 @@ mod tests {
         assert_eq!(written[0], contender("/a/8", 0, 5, None));
         assert_eq!(written[1], contender("/b/1", 1, 70, Some(2)));
         // What goes with its directory proves nothing of the next one, and something must tell the time.
-        let last = Write::DeleteLast { path: leaving.into(), directory: "/a".into() };
+        let last = Write::DeleteLast { path: "/a/7".into(), directory: "/a".into() };
         assert!(plan(&[last, enters("/a", false), enters("/b", false)]).ops().contains(&Op::Count(0)));
-        assert!(plan(&[deletes(leaving), enters("/a", false)]).ops().contains(&Op::Count(0)));
+        assert!(plan(&[leaving(), enters("/a", false)]).ops().contains(&Op::Count(0)));
     }
 
     #[test]
