@@ -37,7 +37,8 @@ struct Body {
     /// own.
     #[cfg_attr(not(feature = "sqlx"), expect(dead_code, reason = "no database, no transaction"))]
     may_stand: AtomicBool,
-    transaction: Mutex<Option<OpenTransaction>>,
+    /// In a box: most steps have none.
+    transaction: Mutex<Option<Box<OpenTransaction>>>,
 }
 
 /// A transaction that is open around the current call.
@@ -124,7 +125,7 @@ impl Frame {
 }
 
 impl Body {
-    fn transaction(&self) -> MutexGuard<'_, Option<OpenTransaction>> {
+    fn transaction(&self) -> MutexGuard<'_, Option<Box<OpenTransaction>>> {
         self.transaction.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,14 +134,14 @@ impl Body {
 impl Frame {
     pub(crate) fn set_transaction(&self, open: OpenTransaction) {
         if let Step::Body(body) = &self.step {
-            *body.transaction() = Some(open);
+            *body.transaction() = Some(Box::new(open));
         }
     }
 
     /// Ends what `set_transaction` began. The joined guards are the caller's to release, after the end is certain.
     pub(crate) fn take_transaction(&self) -> Option<OpenTransaction> {
         match &self.step {
-            Step::Body(body) => body.transaction().take(),
+            Step::Body(body) => body.transaction().take().map(|open| *open),
             Step::Scope(_) => None,
         }
     }

@@ -36,7 +36,7 @@ fn unwatched(timeout: Option<Duration>, validity: Arc<Validity>) -> Guard {
         attempt: Uuid::new_v4(),
         validity,
     };
-    Guard::new(Hold::new(grant, Box::new(Nobody)), Locks::memory(), false, Span::none())
+    Guard::new(Hold::new(grant, Box::new(Nobody)), Locks::memory(), Span::none())
 }
 
 /// Polls a body, lets something happen, and polls it again: how it was stopped, if it was not polled for it.

@@ -1,16 +1,17 @@
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::{clock::Tick, error::LostReason};
 
-/// Until when the server surely keeps our nodes; shared by all holds of one session.
+/// Until when the server surely keeps our nodes, and below which node; shared by all holds of one session.
 #[derive(Debug)]
 pub(crate) struct Validity {
     until: AtomicU64,
     connected: AtomicBool,
     ended: AtomicBool,
+    chroot: OnceLock<Box<str>>,
 }
 
 impl Validity {
@@ -20,6 +21,7 @@ impl Validity {
             until: AtomicU64::new(Tick::NEVER.as_nanos()),
             connected: AtomicBool::new(true),
             ended: AtomicBool::new(false),
+            chroot: OnceLock::new(),
         })
     }
 
@@ -29,6 +31,7 @@ impl Validity {
             until: AtomicU64::new(until.as_nanos()),
             connected: AtomicBool::new(true),
             ended: AtomicBool::new(false),
+            chroot: OnceLock::new(),
         })
     }
 
@@ -52,6 +55,17 @@ impl Validity {
     #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
     pub(crate) fn valid_until(&self) -> Tick {
         Tick::from_nanos(self.until.load(Ordering::Acquire))
+    }
+
+    /// All paths of the session are below this one.
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no chroot"))]
+    pub(crate) fn below(&self, chroot: &str) {
+        self.chroot.get_or_init(|| chroot.into());
+    }
+
+    /// Nothing where the paths are whole.
+    pub(crate) fn chroot(&self) -> &str {
+        self.chroot.get().map_or("", |chroot| chroot)
     }
 
     pub(crate) fn is_connected(&self) -> bool {

@@ -6,7 +6,10 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -93,11 +96,16 @@ pub struct Call {
     guard: Guard,
     /// The step that the body is in the call chain.
     frame: Arc<Frame>,
+    /// The lock was granted in the very poll that is still running.
+    just_now: AtomicBool,
 }
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("guard", &self.guard).field("frame", &self.frame).finish()
+        f.debug_struct("Call")
+            .field("guard", &self.guard)
+            .field("frame", &self.frame)
+            .finish_non_exhaustive()
     }
 }
 
@@ -128,7 +136,7 @@ impl Future for Enter<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut waits = match mem::replace(&mut self.0, Entering::Over) {
             Entering::Starts { spec, locks, path } => match ask(spec, locks, path) {
-                Asked::Answered(answer) => return Poll::Ready(answer.map(Call::new)),
+                Asked::Answered(answer) => return Poll::Ready(answer.map(|guard| Call::new(guard, true))),
                 Asked::Waits(waits) => waits,
             },
             Entering::Waits(waits) => waits,
@@ -138,7 +146,7 @@ impl Future for Enter<'_> {
         if answer.is_pending() {
             self.0 = Entering::Waits(waits);
         }
-        answer.map(|answer| answer.map(Call::new))
+        answer.map(|answer| answer.map(|guard| Call::new(guard, false)))
     }
 }
 
@@ -149,17 +157,13 @@ impl fmt::Debug for Enter<'_> {
 }
 
 fn ask(spec: &'static Spec, locks: Option<&Locks>, path: Result<LockPath, Error>) -> Asked {
-    let installed;
+    let locks = match locks {
+        Some(locks) => Ok(locks.clone()),
+        None => Locks::default_of_call(),
+    };
     let (path, locks) = match (path, locks) {
-        (Ok(path), Some(locks)) => (path, locks),
-        (Ok(path), None) => match Locks::default_of_call() {
-            Ok(locks) => {
-                installed = locks;
-                (path, &installed)
-            }
-            Err(error) => return Asked::Answered(Err(error)),
-        },
-        (Err(error), _) => return Asked::Answered(Err(error)),
+        (Ok(path), Ok(locks)) => (path, locks),
+        (Err(error), _) | (_, Err(error)) => return Asked::Answered(Err(error)),
     };
     let defaults = locks.defaults();
     let options = LockOptions {
@@ -172,9 +176,9 @@ fn ask(spec: &'static Spec, locks: Option<&Locks>, path: Result<LockPath, Error>
 }
 
 impl Call {
-    fn new(guard: Guard) -> Self {
+    fn new(guard: Guard, just_now: bool) -> Self {
         let frame = Frame::body(guard.locks().id(), guard.hold().clone());
-        Self { guard, frame }
+        Self { guard, frame, just_now: AtomicBool::new(just_now) }
     }
 }
 
@@ -184,8 +188,9 @@ pub fn guard(call: &Call) -> &Guard {
 }
 
 /// Runs the body under the lock, in place.
-pub fn run<F: Future>(call: &Call, body: F) -> Run<F> {
-    call.guard.supervise_in(call.frame.clone(), body)
+pub fn run<F: Future>(call: &Call, body: F) -> Run<'_, F> {
+    let just_now = call.just_now.load(Ordering::Relaxed);
+    call.guard.supervise_in(call.frame.clone(), just_now, body)
 }
 
 /// Gives the lock back after a body without a transaction.

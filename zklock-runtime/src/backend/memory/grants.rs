@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     clock::Tick,
-    hold::{Grant, Validity},
+    hold::{FenceKey, Grant, Validity},
     options::LockOptions,
     path::LockPath,
     token::{Ensemble, FencingToken},
@@ -38,11 +38,11 @@ impl Grants {
     }
 
     /// The next grant, and the number of its token.
-    pub(super) fn next(&mut self, now: Tick, path: &LockPath, options: LockOptions) -> (Grant, u64) {
+    pub(super) fn next(&mut self, now: Tick, path: LockPath, options: LockOptions) -> (Grant, u64) {
         let number = self.number(now);
         let grant = Grant {
-            path: path.clone(),
-            fence_key: path.shared(),
+            path,
+            fence_key: FenceKey::default(),
             options,
             token: token(number),
             attempt: self.attempt(),

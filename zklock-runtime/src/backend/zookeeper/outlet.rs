@@ -11,7 +11,7 @@ use super::contender::OwnNode;
 use crate::{
     backend::Request,
     error::Error,
-    hold::{Grant, Hold},
+    hold::{FenceKey, Grant, Hold},
     token::FencingToken,
 };
 
@@ -74,9 +74,10 @@ impl Claim {
     pub(super) fn grant(self, own: OwnNode) -> Result<(), (Self, OwnNode)> {
         let session = own.session().clone();
         let node = own.node();
+        session.validity.below(session.config.address.chroot());
         let grant = Grant {
             path: self.request.path.clone(),
-            fence_key: format!("{}{}", session.config.address.chroot(), self.request.path).into(),
+            fence_key: FenceKey::default(),
             options: self.request.options,
             // The czxid is positive: the server counts from its epoch and up.
             token: FencingToken::new(
