@@ -55,7 +55,7 @@ fn first_look(locks: &Locks, path: LockPath, options: LockOptions, asked: Tick) 
     if let Some(outer) = frame.as_ref().and_then(|frame| frame.hold_of(locks.id(), &path)) {
         return enter_again(locks, &outer, options).map(Look::Taken);
     }
-    let path = match locks.backend().take(path, options, asked, locks.reaper().clone())? {
+    let path = match locks.backend().take(path, options, asked)? {
         backend::Taken::Granted(hold) => {
             locks.reaper().watch_new(&hold);
             locks.waits().held(&hold);

@@ -4,7 +4,7 @@ mod tree;
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use tokio::sync::oneshot;
@@ -16,7 +16,7 @@ use crate::token::Ensemble;
 use crate::{
     clock::Tick,
     error::Error,
-    hold::{self, Hold, Overseer, Register},
+    hold::{Hold, Overseer, Register},
     options::LockOptions,
     path::LockPath,
     timers::Timers,
@@ -31,6 +31,7 @@ pub(crate) struct Memory {
 struct Table {
     state: Mutex<State>,
     identity: Arc<str>,
+    overseer: OnceLock<Arc<dyn Overseer>>,
 }
 
 struct State {
@@ -85,19 +86,19 @@ impl Memory {
             last_waiter: 0,
             closed: false,
         };
-        Self { table: Arc::new(Table { state: Mutex::new(state), identity }), timers }
+        let table = Table { state: Mutex::new(state), identity, overseer: OnceLock::new() };
+        Self { table: Arc::new(table), timers }
     }
 }
 
 impl Backend for Memory {
-    fn take(
-        &self,
-        path: LockPath,
-        options: LockOptions,
-        now: Tick,
-        overseer: Arc<dyn Overseer>,
-    ) -> Result<Taken, Error> {
-        self.table.take(&mut self.table.lock(), path, options, now, Some(overseer))
+    fn take(&self, path: LockPath, options: LockOptions, now: Tick) -> Result<Taken, Error> {
+        self.table.take(&mut self.table.lock(), path, options, now)
+    }
+
+    fn overseen_by(&self, overseer: Arc<dyn Overseer>) {
+        // There is one, and it is said once.
+        let _ = self.table.overseer.set(overseer);
     }
 
     fn knows_holders(&self) -> bool {
@@ -178,7 +179,7 @@ impl Table {
         let path = &request.path;
         let mut state = self.lock();
         let now = Tick::now();
-        if let Taken::Granted(hold) = self.take(&mut state, path.clone(), request.options, now, None)? {
+        if let Taken::Granted(hold) = self.take(&mut state, path.clone(), request.options, now)? {
             return Ok(Tried::Granted(hold));
         }
         let State { queues, last_waiter, .. } = &mut *state;
@@ -206,7 +207,6 @@ impl Table {
         path: LockPath,
         options: LockOptions,
         now: Tick,
-        overseer: Option<Arc<dyn Overseer>>,
     ) -> Result<Taken, Error> {
         if state.closed {
             return Err(Error::Closed);
@@ -229,7 +229,7 @@ impl Table {
         if queue.holder.is_some() || !first {
             return Ok(Taken::NotYet(path));
         }
-        Ok(Taken::Granted(self.grant(queue, grants, path, options, now, overseer)))
+        Ok(Taken::Granted(self.grant(queue, grants, path, options, now)))
     }
 
     /// Makes the hold and notes it as the holder.
@@ -240,10 +240,9 @@ impl Table {
         path: LockPath,
         options: LockOptions,
         now: Tick,
-        overseer: Option<Arc<dyn Overseer>>,
     ) -> Arc<Hold> {
         let (grant, number) = grants.next(now, path, options);
-        let hold = Hold::granted_at(now, grant, hold::Place::Registered(self.clone()), overseer);
+        let hold = Hold::registered(now, grant, self.clone());
         queue.holder = Some(Holder { id: hold.id(), number, function: options.function, since: now });
         hold
     }
@@ -276,7 +275,7 @@ impl Table {
                 }
                 continue;
             }
-            let hold = self.grant(queue, grants, path.clone(), waiter.request.options, Tick::now(), None);
+            let hold = self.grant(queue, grants, path.clone(), waiter.request.options, Tick::now());
             waiter.request.granted(&hold);
             untaken = waiter.turn.send(Turn::Granted(hold)).err();
         }
@@ -392,6 +391,10 @@ impl Drop for Waiting {
 }
 
 impl Register for Table {
+    fn overseer(&self) -> Option<&Arc<dyn Overseer>> {
+        self.overseer.get()
+    }
+
     /// The holder is gone: the next one's turn.
     fn take_out(self: Arc<Self>, hold: &Hold) {
         self.next(self.lock(), hold.path(), |holder| holder.id == hold.id());

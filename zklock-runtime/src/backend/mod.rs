@@ -27,15 +27,12 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
     /// same breath, so the overseer is not told.
     ///
     /// Errors: what `acquire` would say at once, but for `Busy`.
-    fn take(
-        &self,
-        path: LockPath,
-        _options: LockOptions,
-        _now: Tick,
-        _overseer: Arc<dyn Overseer>,
-    ) -> Result<Taken, Error> {
+    fn take(&self, path: LockPath, _options: LockOptions, _now: Tick) -> Result<Taken, Error> {
         Ok(Taken::NotYet(path))
     }
+
+    /// Said once, to a backend that `take`s: who is told of the ends of its holds.
+    fn overseen_by(&self, _overseer: Arc<dyn Overseer>) {}
 
     /// Whether [`holder`](Self::holder) can tell. Of a backend that cannot, the holders are noted one by one.
     fn knows_holders(&self) -> bool {

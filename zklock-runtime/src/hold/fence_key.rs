@@ -9,8 +9,9 @@ use crate::path::LockPath;
 pub(crate) struct FenceKey(OnceLock<Box<str>>);
 
 impl FenceKey {
-    pub(super) fn of(&self, path: &LockPath, validity: &Validity) -> &str {
-        self.0.get_or_init(|| format!("{}{path}", validity.chroot()).into())
+    pub(super) fn of(&self, path: &LockPath, validity: Option<&Validity>) -> &str {
+        let chroot = validity.map_or("", Validity::chroot);
+        self.0.get_or_init(|| format!("{chroot}{path}").into())
     }
 }
 

@@ -43,7 +43,8 @@ pub(crate) struct Hold {
     function: &'static str,
     token: FencingToken,
     attempt: Uuid,
-    validity: Arc<Validity>,
+    /// None of a backend without sessions.
+    validity: Option<Arc<Validity>>,
     since: Tick,
     deadline: AtomicU64,
     /// Where its overseer finds it: for that one alone to read and write.
@@ -62,15 +63,15 @@ pub(crate) struct Hold {
     parent: Option<Arc<Hold>>,
 }
 
-/// What a backend says of a grant.
-pub(crate) struct Grant {
+/// What a backend says of a grant; one without sessions has no validity.
+pub(crate) struct Grant<V = Arc<Validity>> {
     pub(crate) path: LockPath,
     pub(crate) fence_key: FenceKey,
     pub(crate) options: LockOptions,
     pub(crate) token: FencingToken,
     /// Names this grant in the fence row and in logs.
     pub(crate) attempt: Uuid,
-    pub(crate) validity: Arc<Validity>,
+    pub(crate) validity: V,
 }
 
 /// What stands in the queue for a hold.
@@ -80,14 +81,15 @@ pub(crate) trait Contender: Send + fmt::Debug {
     fn release(self: Box<Self>, done: Done);
 }
 
-/// A backend in which nothing stands in the queue but the hold itself.
+/// A backend in which nothing stands in the queue but the hold itself, with one overseer for all.
 pub(crate) trait Register: Send + Sync {
+    fn overseer(&self) -> Option<&Arc<dyn Overseer>>;
     /// Takes the hold out: it is gone when this returns.
     fn take_out(self: Arc<Self>, hold: &Hold);
 }
 
 /// How a hold stands in the queue.
-pub(crate) enum Place {
+enum Place {
     Contender(Box<dyn Contender>),
     Registered(Arc<dyn Register>),
 }
@@ -115,6 +117,7 @@ pub(crate) trait Overseer: Send + Sync + fmt::Debug {
 struct Slot {
     /// None of a nested hold, and of one that has been told to go.
     place: Option<Place>,
+    /// None before it is known, where the place knows it, and when nothing is left to watch.
     overseer: Option<Arc<dyn Overseer>>,
     /// Made when there is some: most holds have none.
     work: Option<Box<Work>>,
@@ -137,18 +140,24 @@ impl Hold {
         expect(dead_code, reason = "memory has read the clock already")
     )]
     pub(crate) fn new(grant: Grant, contender: Box<dyn Contender>) -> Arc<Self> {
-        Self::granted_at(Tick::now(), grant, Place::Contender(contender), None)
+        let Grant { path, fence_key, options, token, attempt, validity } = grant;
+        let grant = Grant { path, fence_key, options, token, attempt, validity: Some(validity) };
+        Arc::new(Self::granted(Tick::now(), grant, Place::Contender(contender)))
     }
 
-    /// The same, for whoever has just looked at the clock, and may know the overseer already.
-    pub(crate) fn granted_at(
+    /// A hold of a backend without sessions, which has just looked at the clock.
+    pub(crate) fn registered(
         now: Tick,
-        grant: Grant,
-        place: Place,
-        overseer: Option<Arc<dyn Overseer>>,
+        grant: Grant<Option<Arc<Validity>>>,
+        register: Arc<dyn Register>,
     ) -> Arc<Self> {
+        Arc::new(Self::granted(now, grant, Place::Registered(register)))
+    }
+
+    fn granted(now: Tick, grant: Grant<Option<Arc<Validity>>>, place: Place) -> Self {
         let deadline = grant.options.timeout.map_or(Tick::NEVER, |timeout| now + timeout);
-        Arc::new(Self::build(grant, Some(place), now, deadline, overseer, None))
+        let slot = Slot { place: Some(place), overseer: None, work: None };
+        Self::build(grant, now, deadline, slot, None)
     }
 
     /// The same grant entered again by the task that has it: no contender of its own, and never longer than the
@@ -165,16 +174,15 @@ impl Hold {
             attempt: outer.attempt,
             validity: outer.validity.clone(),
         };
-        let (deadline, overseer) = (own.min(outer.deadline()), outer.overseer());
-        Arc::new(Self::build(grant, None, now, deadline, overseer, Some(outer.clone())))
+        let slot = Slot { place: None, overseer: outer.overseer(), work: None };
+        Arc::new(Self::build(grant, now, own.min(outer.deadline()), slot, Some(outer.clone())))
     }
 
     fn build(
-        grant: Grant,
-        place: Option<Place>,
+        grant: Grant<Option<Arc<Validity>>>,
         since: Tick,
         deadline: Tick,
-        overseer: Option<Arc<dyn Overseer>>,
+        slot: Slot,
         parent: Option<Arc<Self>>,
     ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
@@ -197,7 +205,7 @@ impl Hold {
             changed: OnceLock::new(),
             is_waited_for: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            slot: Mutex::new(Slot { place, overseer, work: None }),
+            slot: Mutex::new(slot),
             parent,
         }
     }
@@ -209,7 +217,7 @@ impl Hold {
 
     /// Not to be told anything with the slot locked: it may look into it.
     fn overseer(&self) -> Option<Arc<dyn Overseer>> {
-        self.slot().overseer.clone()
+        self.slot().overseer().cloned()
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -245,7 +253,7 @@ impl Hold {
 
     pub(crate) fn fence_key(&self) -> &str {
         let root = self.root();
-        root.fence_key.of(&root.path, &root.validity)
+        root.fence_key.of(&root.path, root.validity.as_deref())
     }
 
     pub(crate) fn function(&self) -> &'static str {
@@ -317,7 +325,7 @@ impl Hold {
         }
         let now = Tick::now();
         let late = || (now >= self.deadline()).then_some(LostReason::Overrun);
-        self.validity.verdict(now).or_else(late)
+        self.validity.as_ref().and_then(|validity| validity.verdict(now)).or_else(late)
     }
 
     /// The holds that a COMMIT of this one's own transaction needs: it, and those that have joined it.
@@ -334,7 +342,8 @@ impl Hold {
     }
 
     fn is_reachable(&self) -> Result<(), LostReason> {
-        if self.validity.is_connected() { Ok(()) } else { Err(LostReason::Unconfirmed) }
+        let is_reachable = self.validity.as_ref().is_none_or(|validity| validity.is_connected());
+        if is_reachable { Ok(()) } else { Err(LostReason::Unconfirmed) }
     }
 
     /// `Held -> Committing`: from here on only the answer of the database decides, for this hold and for those that it
@@ -508,7 +517,7 @@ impl Hold {
             match &mut slot.work {
                 Some(work) if !work.transactions.is_empty() => {
                     work.release_wanted = true;
-                    (None, slot.overseer.clone())
+                    (None, slot.overseer().cloned())
                 }
                 _ => (Some(slot.go()), None),
             }
@@ -544,8 +553,8 @@ impl Hold {
         }
     }
 
-    fn let_go(self: &Arc<Self>, going: Going) {
-        if let Some(overseer) = going.overseer {
+    fn let_go(self: &Arc<Self>, going: Slot) {
+        if let Some(overseer) = going.overseer() {
             overseer.let_go(self);
         }
         match going.place {
@@ -663,26 +672,37 @@ const NOWHERE: Tick = Tick::from_nanos(0);
 impl Drop for Hold {
     fn drop(&mut self) {
         let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let Going { place: Some(place), overseer } = slot.go() else { return };
-        if let Some(overseer) = overseer {
+        let going = slot.go();
+        if going.place.is_some()
+            && let Some(overseer) = going.overseer()
+        {
             overseer.let_go(self);
         }
-        match place {
-            Place::Contender(contender) => contender.release(Done(None)),
-            Place::Registered(register) => register.take_out(self),
+        match going.place {
+            Some(Place::Contender(contender)) => contender.release(Done(None)),
+            Some(Place::Registered(register)) => register.take_out(self),
+            None => {}
         }
     }
 }
 
-/// What a hold that is let go has no use for any more.
-struct Going {
-    place: Option<Place>,
-    overseer: Option<Arc<dyn Overseer>>,
+impl Place {
+    fn overseer(&self) -> Option<&Arc<dyn Overseer>> {
+        match self {
+            Self::Contender(_) => None,
+            Self::Registered(register) => register.overseer(),
+        }
+    }
 }
 
 impl Slot {
-    fn go(&mut self) -> Going {
-        Going { place: self.place.take(), overseer: self.overseer.take() }
+    /// What is left to be told of the end.
+    fn go(&mut self) -> Self {
+        Self { place: self.place.take(), overseer: self.overseer.take(), work: None }
+    }
+
+    fn overseer(&self) -> Option<&Arc<dyn Overseer>> {
+        self.overseer.as_ref().or_else(|| self.place.as_ref()?.overseer())
     }
 
     fn work(&mut self) -> &mut Work {

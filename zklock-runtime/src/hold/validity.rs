@@ -15,7 +15,8 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// Of a backend without sessions.
+    /// As if there were no session.
+    #[cfg(test)]
     pub(crate) fn unlimited() -> Arc<Self> {
         Arc::new(Self {
             until: AtomicU64::new(Tick::NEVER.as_nanos()),
