@@ -58,7 +58,7 @@ static NO_SPAN: Span = Span::none();
 
 impl Guard {
     pub(crate) fn new(hold: Arc<Hold>, locks: Locks, span: Span) -> Self {
-        Self { hold, locks, span: (!span.is_none()).then(|| Box::new(span)) }
+        Self { hold, locks, span: (!span.is_disabled()).then(|| Box::new(span)) }
     }
 
     /// The path that is locked.
