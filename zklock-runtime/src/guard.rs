@@ -139,12 +139,7 @@ impl Guard {
     }
 
     /// A lock that was granted `just_now`, in the same poll, is not asked of the clock once more before the first one.
-    pub(crate) fn supervise_in<F: Future>(
-        &self,
-        frame: Arc<Frame>,
-        just_now: bool,
-        future: F,
-    ) -> Run<'_, F> {
+    pub(crate) fn supervise_in<F: Future>(&self, frame: Arc<Frame>, just_now: bool, future: F) -> Run<'_, F> {
         Run { body: Some(frame.run(future)), changed: None, guard: self, just_now }
     }
 

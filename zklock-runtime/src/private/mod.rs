@@ -102,10 +102,7 @@ pub struct Call {
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("guard", &self.guard)
-            .field("frame", &self.frame)
-            .finish_non_exhaustive()
+        f.debug_struct("Call").field("guard", &self.guard).field("frame", &self.frame).finish_non_exhaustive()
     }
 }
 

@@ -36,7 +36,12 @@ impl Grants {
     }
 
     /// The next grant, and the number of its token.
-    pub(super) fn next(&mut self, now: Tick, path: LockPath, options: LockOptions) -> (Grant<Option<Arc<Validity>>>, u64) {
+    pub(super) fn next(
+        &mut self,
+        now: Tick,
+        path: LockPath,
+        options: LockOptions,
+    ) -> (Grant<Option<Arc<Validity>>>, u64) {
         let number = self.number(now);
         let grant = Grant {
             path,
