@@ -16,10 +16,10 @@ const TASKS: usize = 64;
 const BATCH: usize = 8;
 /// The throughput of a second is looked at after each.
 const LOOK: Duration = Duration::from_secs(1);
-/// So many looks in a row that show no growth are the end: a single one may have had bad luck.
-const CALM: usize = 3;
-/// A throughput that is not so many times the best one before has not grown.
-const GROWTH: f64 = 1.03;
+/// So many looks are compared with as many before them: single ones differ, and get worse while the machine compiles.
+const WINDOW: usize = 5;
+/// What is less than so many times what it was has not grown.
+const GROWTH: f64 = 1.05;
 
 /// Creates and deletes nodes below `chroot` until that gets no quicker, for at most so many seconds: what the Java machines of
 /// the servers have not compiled yet would be on the bill of whoever is measured first. Returns how many seconds it took.
@@ -66,11 +66,12 @@ pub(super) async fn run(chroot: &Chroot, at_most: usize) -> anyhow::Result<usize
     Ok(seconds.len())
 }
 
-/// Whether the last throughputs are no better than the best before them.
+/// Whether the last throughputs are hardly better than those before them.
 fn has_settled(throughputs: &[u64]) -> bool {
-    let Some((earlier, last)) = throughputs.split_last_chunk::<CALM>() else { return false };
-    let best = |some: &[u64]| some.iter().copied().max().unwrap_or(0) as f64;
-    !earlier.is_empty() && best(last) < best(earlier) * GROWTH
+    let Some((earlier, last)) = throughputs.split_last_chunk::<WINDOW>() else { return false };
+    let Some(before) = earlier.last_chunk::<WINDOW>() else { return false };
+    let sum = |some: &[u64; WINDOW]| some.iter().sum::<u64>() as f64;
+    sum(last) < sum(before) * GROWTH
 }
 
 async fn one_by_one(client: &Client, folder: &str) -> anyhow::Result<u64> {
@@ -112,14 +113,16 @@ mod tests {
 
     #[test]
     fn it_goes_on_while_it_gets_quicker() {
+        let (slow, quick) = ([100; WINDOW], [104; WINDOW]);
         assert!(!has_settled(&[]));
-        assert!(!has_settled(&[100, 100, 100]));
-        assert!(has_settled(&[100, 100, 101, 102]));
-        assert!(!has_settled(&[100, 200, 300, 400, 500]));
-        // One bad second in between says nothing.
-        assert!(!has_settled(&[100, 200, 150, 300, 250]));
-        assert!(has_settled(&[100, 200, 300, 250, 290, 305]));
-        assert!(!has_settled(&[100, 0, 0, 0, 200]));
+        assert!(!has_settled(&slow));
+        assert!(has_settled(&[slow, quick].concat()));
+        assert!(has_settled(&[quick, slow].concat()));
+        assert!(!has_settled(&[slow, [106; WINDOW]].concat()));
+        // A bad second says nothing.
+        assert!(!has_settled(&[slow, [140, 140, 140, 140, 10]].concat()));
+        // Only the last ones count.
+        assert!(has_settled(&[[1; WINDOW], slow, quick].concat()));
     }
 
     #[tokio::test]
