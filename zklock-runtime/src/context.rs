@@ -3,11 +3,11 @@
 use std::{
     any::Any,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
-
-#[cfg(feature = "sqlx")]
-use std::sync::atomic::Ordering;
 
 use tokio::task::futures::TaskLocalFuture;
 
@@ -33,6 +33,7 @@ enum Step {
 struct Body {
     locks: u64,
     hold: Arc<Hold>,
+    just_now: AtomicBool,
     /// Some of what the body did may stand whatever becomes of it: calls inside of it did it, on transactions of their
     /// own.
     #[cfg_attr(not(feature = "sqlx"), expect(dead_code, reason = "no database, no transaction"))]
@@ -65,8 +66,15 @@ impl Frame {
         Self::below(current(), Step::Scope(locks))
     }
 
-    pub(crate) fn body(locks: u64, hold: Arc<Hold>) -> Arc<Self> {
-        let body = Body { locks, hold, may_stand: AtomicBool::new(false), transaction: Mutex::new(None) };
+    /// `just_now`: the hold was granted in the very poll that is still running.
+    pub(crate) fn body(locks: u64, hold: Arc<Hold>, just_now: bool) -> Arc<Self> {
+        let body = Body {
+            locks,
+            hold,
+            just_now: AtomicBool::new(just_now),
+            may_stand: AtomicBool::new(false),
+            transaction: Mutex::new(None),
+        };
         Self::below(current(), Step::Body(body))
     }
 
@@ -77,6 +85,14 @@ impl Frame {
     /// Runs `future` as a part of this step.
     pub(crate) fn run<F: Future>(self: Arc<Self>, future: F) -> TaskLocalFuture<Arc<Self>, F> {
         CURRENT.scope(self, future)
+    }
+
+    /// Whether the body comes in the very poll in which its lock was granted.
+    pub(crate) fn is_just_granted(&self) -> bool {
+        match &self.step {
+            Step::Body(body) => body.just_now.load(Ordering::Relaxed),
+            Step::Scope(_) => false,
+        }
     }
 
     /// The hold under which this chain is in `path` already, or that it keeps for a call that has joined.
@@ -135,6 +151,13 @@ impl Frame {
     pub(crate) fn set_transaction(&self, open: OpenTransaction) {
         if let Step::Body(body) = &self.step {
             *body.transaction() = Some(Box::new(open));
+        }
+    }
+
+    /// The body comes later.
+    pub(crate) fn takes_time(&self) {
+        if let Step::Body(body) = &self.step {
+            body.just_now.store(false, Ordering::Relaxed);
         }
     }
 

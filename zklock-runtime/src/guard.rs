@@ -134,12 +134,12 @@ impl Guard {
     }
 
     pub(crate) fn supervise<F: Future>(&self, future: F) -> Run<'_, F> {
-        let frame = Frame::body(self.locks().id(), self.hold().clone());
-        self.supervise_in(frame, false, future)
+        let frame = Frame::body(self.locks().id(), self.hold().clone(), false);
+        self.supervise_in(frame, future)
     }
 
-    /// A lock that was granted `just_now`, in the same poll, is not asked of the clock once more before the first one.
-    pub(crate) fn supervise_in<F: Future>(&self, frame: Arc<Frame>, just_now: bool, future: F) -> Run<'_, F> {
+    pub(crate) fn supervise_in<F: Future>(&self, frame: Arc<Frame>, future: F) -> Run<'_, F> {
+        let just_now = frame.is_just_granted();
         Run { body: Some(frame.run(future)), changed: None, guard: self, just_now }
     }
 
@@ -183,10 +183,10 @@ pin_project! {
     pub struct Run<'a, F> {
         #[pin]
         body: Option<TaskLocalFuture<Arc<Frame>, F>>,
-        // Not before the body has to wait: many do not.
-        #[pin]
-        changed: Option<OwnedNotified>,
+        // Not before the body has to wait: many do not. In a box, since this is a part of the future of every call.
+        changed: Option<Pin<Box<OwnedNotified>>>,
         guard: &'a Guard,
+        // Granted in this very poll: the clock is not asked once more before the body is polled for the first time.
         just_now: bool,
     }
 }
@@ -217,14 +217,11 @@ impl<F: Future> Future for Run<'_, F> {
         }
         // Registered before the state is looked at once more, else an end in between would be missed.
         loop {
-            let mut changed = this.changed.as_mut();
-            if changed.is_none() {
-                changed.set(Some(hold.change()));
-            }
-            if changed.as_mut().as_pin_mut().is_none_or(|changed| changed.poll(context).is_pending()) {
+            let changed = this.changed.get_or_insert_with(|| Box::pin(hold.change()));
+            if changed.as_mut().poll(context).is_pending() {
                 break;
             }
-            changed.set(None);
+            changed.set(hold.change());
         }
         if hold.noted_end().is_some()
             && let Some(stopped) = stopped(hold)

@@ -6,10 +6,7 @@ use std::{
     future::Future,
     mem,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -96,13 +93,11 @@ pub struct Call {
     guard: Guard,
     /// The step that the body is in the call chain.
     frame: Arc<Frame>,
-    /// The lock was granted in the very poll that is still running.
-    just_now: AtomicBool,
 }
 
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("guard", &self.guard).field("frame", &self.frame).finish_non_exhaustive()
+        f.debug_struct("Call").field("guard", &self.guard).field("frame", &self.frame).finish()
     }
 }
 
@@ -174,8 +169,8 @@ fn ask(spec: &'static Spec, locks: Option<&Locks>, path: Result<LockPath, Error>
 
 impl Call {
     fn new(guard: Guard, just_now: bool) -> Self {
-        let frame = Frame::body(guard.locks().id(), guard.hold().clone());
-        Self { guard, frame, just_now: AtomicBool::new(just_now) }
+        let frame = Frame::body(guard.locks().id(), guard.hold().clone(), just_now);
+        Self { guard, frame }
     }
 }
 
@@ -186,8 +181,7 @@ pub fn guard(call: &Call) -> &Guard {
 
 /// Runs the body under the lock, in place.
 pub fn run<F: Future>(call: &Call, body: F) -> Run<'_, F> {
-    let just_now = call.just_now.load(Ordering::Relaxed);
-    call.guard.supervise_in(call.frame.clone(), just_now, body)
+    call.guard.supervise_in(call.frame.clone(), body)
 }
 
 /// Gives the lock back after a body without a transaction.

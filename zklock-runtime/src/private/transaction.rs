@@ -1,7 +1,5 @@
 //! The transactional part of an expansion: begin, open, run, close, finish.
 
-use std::sync::atomic::Ordering;
-
 use sqlx::Pool;
 
 use super::{Boxed, Call, Interrupted, end};
@@ -34,7 +32,7 @@ where
     S: Connections<'a, T::Database>,
 {
     // The body comes after the answers of a database.
-    call.just_now.store(false, Ordering::Relaxed);
+    call.frame.takes_time();
     let origin = origin(call, *spec, source);
     Box::pin(async move {
         let origin = origin?;
@@ -259,7 +257,7 @@ async fn not_committed(call: Call, error: Error) -> Error {
 
 /// What was written under the lock is not committed before the outer transaction is: the lock stays until then.
 fn stay_locked(call: Call, connection: Option<usize>) {
-    let Call { guard, frame, .. } = call;
+    let Call { guard, frame } = call;
     observe::outcome(guard.span(), "joined");
     let Some(connection) = connection else { return };
     let mut guard = Some(guard);
