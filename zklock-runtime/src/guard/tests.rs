@@ -74,3 +74,19 @@ fn g07_a_body_is_not_polled_past_its_session_though_nobody_has_noticed() {
     let guard = unwatched(None, validity.clone());
     assert_eq!(stopped(&guard, || validity.end()), LostReason::SessionExpired);
 }
+
+/// The clock is trusted for the poll in which it granted the lock, and no longer.
+#[cfg(feature = "sqlx")]
+#[test]
+fn g03_a_body_that_comes_after_the_begin_asks_the_clock() {
+    let guard = unwatched(Some(Duration::ZERO), Validity::unlimited());
+    let frame = || Frame::body(guard.locks().id(), guard.hold().clone(), true);
+    let poll = |frame| {
+        let mut run = pin!(guard.supervise_in(frame, poll_fn(|_| Poll::Ready(()))));
+        run.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    };
+    assert!(matches!(poll(frame()), Poll::Ready(Ok(()))));
+    let later = frame();
+    later.takes_time();
+    assert!(matches!(poll(later), Poll::Ready(Err(Interrupted(LostReason::Overrun)))));
+}
