@@ -109,7 +109,7 @@ pub mod __private {
         zklock::__private::guard(call.inner())
     }
 
-    pub fn run<F: Future>(call: &Call, body: F) -> Run<F> {
+    pub fn run<F: Future>(call: &Call, body: F) -> Run<'_, F> {
         log("run");
         zklock::__private::run(call.inner(), body)
     }

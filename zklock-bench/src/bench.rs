@@ -16,6 +16,7 @@ use crate::{
     servers::{Servers, Setup, SideServer},
     team::Team,
     together,
+    workload::Workload,
 };
 
 pub(crate) fn main(plan: &Plan) -> anyhow::Result<()> {
@@ -35,6 +36,10 @@ async fn run(plan: &Plan) -> anyhow::Result<()> {
             teams: BTreeMap::new(),
             results: &mut results,
         };
+        if plan.workloads_on(setup).any(Workload::is_on_servers) {
+            let seconds = bench.servers.warm_up(bench.is_brief()).await?;
+            eprintln!("{setup}: warmed up for {seconds} s");
+        }
         for workload in plan.workloads_on(setup) {
             // Idle ones disturb the others.
             bench.teams.retain(|(_, processes), _| *processes == workload.processes());

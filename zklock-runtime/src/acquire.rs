@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use tracing::Span;
 
 use crate::{
-    backend::{BoxFuture, Request},
+    backend::{self, BoxFuture, Request},
     clock::Tick,
     context,
     error::Error,
@@ -24,17 +24,14 @@ pub(crate) enum Asked {
 }
 
 /// Takes the lock, or enters it again where the running call chain has it.
-pub(crate) fn ask(locks: &Locks, path: LockPath, options: LockOptions) -> Asked {
+pub(crate) fn ask(locks: Locks, path: LockPath, options: LockOptions) -> Asked {
     let call = Call { span: observe::span(&path, &options), asked: Tick::now() };
-    match first_look(locks, path, options, call.asked) {
-        Ok(Look::Taken(taken)) => Asked::Answered(call.over(locks, Ok(taken))),
-        Ok(Look::Waits(grant, ticket)) => {
-            let locks = locks.clone();
-            Asked::Waits(Box::pin(async move {
-                let taken = wait(&locks, grant, ticket).await;
-                call.over(&locks, taken)
-            }))
-        }
+    match first_look(&locks, path, options, call.asked) {
+        Ok(Look::Taken(hold)) => Asked::Answered(call.over(locks, Ok(hold))),
+        Ok(Look::Waits(grant, ticket)) => Asked::Waits(Box::pin(async move {
+            let hold = wait(&locks, grant, ticket).await;
+            call.over(locks, hold)
+        })),
         Err(error) => Asked::Answered(call.over(locks, Err(error))),
     }
 }
@@ -45,14 +42,8 @@ struct Call {
     asked: Tick,
 }
 
-struct Taken {
-    hold: Arc<Hold>,
-    /// For those who look for circles.
-    is_noted: bool,
-}
-
 enum Look {
-    Taken(Taken),
+    Taken(Arc<Hold>),
     Waits(BoxFuture<Result<Arc<Hold>, Error>>, Ticket),
 }
 
@@ -62,12 +53,16 @@ fn first_look(locks: &Locks, path: LockPath, options: LockOptions, asked: Tick) 
     }
     let frame = context::current();
     if let Some(outer) = frame.as_ref().and_then(|frame| frame.hold_of(locks.id(), &path)) {
-        let hold = enter_again(locks, &outer, options)?;
-        return Ok(Look::Taken(Taken { hold, is_noted: false }));
+        return enter_again(locks, &outer, options).map(Look::Taken);
     }
-    if let Some(hold) = locks.backend().take(&path, options, asked)? {
-        return Ok(Look::Taken(granted(locks, hold)));
-    }
+    let path = match locks.backend().take(path, options, asked)? {
+        backend::Taken::Granted(hold) => {
+            locks.reaper().watch_new(&hold);
+            locks.waits().held(&hold);
+            return Ok(Look::Taken(hold));
+        }
+        backend::Taken::NotYet(path) => path,
+    };
     // A single try does not wait, so it closes no circle.
     let tries_once = options.wait == Some(Duration::ZERO);
     let under = frame.filter(|_| !tries_once).map_or_else(Vec::new, |frame| frame.under());
@@ -82,7 +77,7 @@ async fn wait(
     locks: &Locks,
     grant: BoxFuture<Result<Arc<Hold>, Error>>,
     ticket: Ticket,
-) -> Result<Taken, Error> {
+) -> Result<Arc<Hold>, Error> {
     let closing = locks.closing();
     tokio::pin!(closing);
     // Registered before the look, else an end in between would be missed.
@@ -95,15 +90,10 @@ async fn wait(
         () = closing => return Err(Error::Closed),
         hold = grant => hold?,
     };
-    let taken = granted(locks, hold);
-    drop(ticket);
-    Ok(taken)
-}
-
-fn granted(locks: &Locks, hold: Arc<Hold>) -> Taken {
     locks.reaper().watch(&hold);
-    let is_noted = locks.waits().held(&hold);
-    Taken { hold, is_noted }
+    locks.waits().held(&hold);
+    drop(ticket);
+    Ok(hold)
 }
 
 fn enter_again(locks: &Locks, outer: &Arc<Hold>, options: LockOptions) -> Result<Arc<Hold>, Error> {
@@ -114,17 +104,17 @@ fn enter_again(locks: &Locks, outer: &Arc<Hold>, options: LockOptions) -> Result
     }
     outer.check().map_err(|reason| outer.error(reason))?;
     let hold = Hold::nested(outer, options);
-    locks.reaper().watch(&hold);
+    locks.reaper().watch_new(&hold);
     Ok(hold)
 }
 
 impl Call {
-    fn over(self, locks: &Locks, taken: Result<Taken, Error>) -> Result<Guard, Error> {
+    fn over(self, locks: Locks, hold: Result<Arc<Hold>, Error>) -> Result<Guard, Error> {
         let Self { span, asked } = self;
-        match taken {
-            Ok(Taken { hold, is_noted }) => {
+        match hold {
+            Ok(hold) => {
                 observe::granted(&span, &hold, asked);
-                Ok(Guard::new(hold, locks.clone(), is_noted, span))
+                Ok(Guard::new(hold, locks, span))
             }
             Err(error) => {
                 observe::refused(&span, asked, &error);

@@ -3,11 +3,11 @@
 use std::{
     any::Any,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
-
-#[cfg(feature = "sqlx")]
-use std::sync::atomic::Ordering;
 
 use tokio::task::futures::TaskLocalFuture;
 
@@ -33,11 +33,13 @@ enum Step {
 struct Body {
     locks: u64,
     hold: Arc<Hold>,
+    just_now: AtomicBool,
     /// Some of what the body did may stand whatever becomes of it: calls inside of it did it, on transactions of their
     /// own.
     #[cfg_attr(not(feature = "sqlx"), expect(dead_code, reason = "no database, no transaction"))]
     may_stand: AtomicBool,
-    transaction: Mutex<Option<OpenTransaction>>,
+    /// In a box: most steps have none.
+    transaction: Mutex<Option<Box<OpenTransaction>>>,
 }
 
 /// A transaction that is open around the current call.
@@ -64,8 +66,15 @@ impl Frame {
         Self::below(current(), Step::Scope(locks))
     }
 
-    pub(crate) fn body(locks: u64, hold: Arc<Hold>) -> Arc<Self> {
-        let body = Body { locks, hold, may_stand: AtomicBool::new(false), transaction: Mutex::new(None) };
+    /// `just_now`: the hold was granted in the very poll that is still running.
+    pub(crate) fn body(locks: u64, hold: Arc<Hold>, just_now: bool) -> Arc<Self> {
+        let body = Body {
+            locks,
+            hold,
+            just_now: AtomicBool::new(just_now),
+            may_stand: AtomicBool::new(false),
+            transaction: Mutex::new(None),
+        };
         Self::below(current(), Step::Body(body))
     }
 
@@ -76,6 +85,14 @@ impl Frame {
     /// Runs `future` as a part of this step.
     pub(crate) fn run<F: Future>(self: Arc<Self>, future: F) -> TaskLocalFuture<Arc<Self>, F> {
         CURRENT.scope(self, future)
+    }
+
+    /// Whether the body comes in the very poll in which its lock was granted.
+    pub(crate) fn is_just_granted(&self) -> bool {
+        match &self.step {
+            Step::Body(body) => body.just_now.load(Ordering::Relaxed),
+            Step::Scope(_) => false,
+        }
     }
 
     /// The hold under which this chain is in `path` already, or that it keeps for a call that has joined.
@@ -124,7 +141,7 @@ impl Frame {
 }
 
 impl Body {
-    fn transaction(&self) -> MutexGuard<'_, Option<OpenTransaction>> {
+    fn transaction(&self) -> MutexGuard<'_, Option<Box<OpenTransaction>>> {
         self.transaction.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,14 +150,21 @@ impl Body {
 impl Frame {
     pub(crate) fn set_transaction(&self, open: OpenTransaction) {
         if let Step::Body(body) = &self.step {
-            *body.transaction() = Some(open);
+            *body.transaction() = Some(Box::new(open));
+        }
+    }
+
+    /// The body comes later.
+    pub(crate) fn takes_time(&self) {
+        if let Step::Body(body) = &self.step {
+            body.just_now.store(false, Ordering::Relaxed);
         }
     }
 
     /// Ends what `set_transaction` began. The joined guards are the caller's to release, after the end is certain.
     pub(crate) fn take_transaction(&self) -> Option<OpenTransaction> {
         match &self.step {
-            Step::Body(body) => body.transaction().take(),
+            Step::Body(body) => body.transaction().take().map(|open| *open),
             Step::Scope(_) => None,
         }
     }

@@ -4,6 +4,7 @@ mod tests;
 use std::{
     fmt,
     future::Future,
+    mem,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -45,21 +46,19 @@ use crate::{
 /// # Ok::<_, zklock::Error>(()) }).unwrap();
 /// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
-pub struct Guard(Arc<Entered>);
-
-/// What a guard and the bodies that run under it share. Behind one pointer, since it is a part of the future of every
-/// call.
-struct Entered {
+pub struct Guard {
     hold: Arc<Hold>,
     locks: Locks,
-    /// The hold is on its path for those who look for circles, until the guard is dropped.
-    is_noted: bool,
-    span: Span,
+    /// In a box, and only where somebody listens: a guard is a part of the future of every call.
+    span: Option<Box<Span>>,
 }
 
+/// That of a call that nobody listens to.
+static NO_SPAN: Span = Span::none();
+
 impl Guard {
-    pub(crate) fn new(hold: Arc<Hold>, locks: Locks, is_noted: bool, span: Span) -> Self {
-        Self(Arc::new(Entered { hold, locks, is_noted, span }))
+    pub(crate) fn new(hold: Arc<Hold>, locks: Locks, span: Span) -> Self {
+        Self { hold, locks, span: (!span.is_disabled()).then(|| Box::new(span)) }
     }
 
     /// The path that is locked.
@@ -134,25 +133,26 @@ impl Guard {
         verdict
     }
 
-    pub(crate) fn supervise<F: Future>(&self, future: F) -> Run<F> {
-        let frame = Frame::body(self.locks().id(), self.hold().clone());
+    pub(crate) fn supervise<F: Future>(&self, future: F) -> Run<'_, F> {
+        let frame = Frame::body(self.locks().id(), self.hold().clone(), false);
         self.supervise_in(frame, future)
     }
 
-    pub(crate) fn supervise_in<F: Future>(&self, frame: Arc<Frame>, future: F) -> Run<F> {
-        Run { body: Some(frame.run(future)), changed: None, entered: self.0.clone() }
+    pub(crate) fn supervise_in<F: Future>(&self, frame: Arc<Frame>, future: F) -> Run<'_, F> {
+        let just_now = frame.is_just_granted();
+        Run { body: Some(frame.run(future)), changed: None, guard: self, just_now }
     }
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
-        &self.0.hold
+        &self.hold
     }
 
     pub(crate) fn locks(&self) -> &Locks {
-        &self.0.locks
+        &self.locks
     }
 
     pub(crate) fn span(&self) -> &Span {
-        &self.0.span
+        self.span.as_deref().unwrap_or(&NO_SPAN)
     }
 }
 
@@ -160,9 +160,7 @@ impl Drop for Guard {
     fn drop(&mut self) {
         crate::observe::released(self.span(), self.hold());
         // First: the next holder may be noted under the same path as soon as the lock is free.
-        if self.0.is_noted {
-            self.locks().waits().not_held(self.hold());
-        }
+        self.locks().waits().not_held(self.hold());
         self.hold().release();
     }
 }
@@ -182,13 +180,14 @@ pin_project! {
     ///
     /// A hand-written future, since an `async fn` around the body would store it twice.
     #[must_use = "futures do nothing unless polled"]
-    pub struct Run<F> {
+    pub struct Run<'a, F> {
         #[pin]
         body: Option<TaskLocalFuture<Arc<Frame>, F>>,
-        // Not before the body has to wait: many do not.
-        #[pin]
-        changed: Option<OwnedNotified>,
-        entered: Arc<Entered>,
+        // Not before the body has to wait: many do not. In a box, since this is a part of the future of every call.
+        changed: Option<Pin<Box<OwnedNotified>>>,
+        guard: &'a Guard,
+        // Granted in this very poll: the clock is not asked once more before the body is polled for the first time.
+        just_now: bool,
     }
 }
 
@@ -196,14 +195,15 @@ pin_project! {
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupted(pub(crate) LostReason);
 
-impl<F: Future> Future for Run<F> {
+impl<F: Future> Future for Run<'_, F> {
     type Output = Result<F::Output, Interrupted>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        let _entered = this.entered.span.enter();
-        let hold = &this.entered.hold;
-        if let Some(stopped) = stopped(hold) {
+        let _entered = this.guard.span().enter();
+        let hold = this.guard.hold();
+        let is_fresh = mem::take(this.just_now) && hold.state() == State::Held;
+        if !is_fresh && let Some(stopped) = stopped(hold) {
             this.body.set(None);
             return Poll::Ready(Err(stopped));
         }
@@ -217,14 +217,11 @@ impl<F: Future> Future for Run<F> {
         }
         // Registered before the state is looked at once more, else an end in between would be missed.
         loop {
-            let mut changed = this.changed.as_mut();
-            if changed.is_none() {
-                changed.set(Some(hold.change()));
-            }
-            if changed.as_mut().as_pin_mut().is_none_or(|changed| changed.poll(context).is_pending()) {
+            let changed = this.changed.get_or_insert_with(|| Box::pin(hold.change()));
+            if changed.as_mut().poll(context).is_pending() {
                 break;
             }
-            changed.set(None);
+            changed.set(hold.change());
         }
         if hold.noted_end().is_some()
             && let Some(stopped) = stopped(hold)
@@ -244,8 +241,8 @@ fn stopped(hold: &Arc<Hold>) -> Option<Interrupted> {
     hold.check().err().map(Interrupted)
 }
 
-impl<F> fmt::Debug for Run<F> {
+impl<F> fmt::Debug for Run<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("hold", &self.entered.hold).finish_non_exhaustive()
+        f.debug_struct("Run").field("hold", self.guard.hold()).finish_non_exhaustive()
     }
 }

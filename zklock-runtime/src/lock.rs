@@ -67,7 +67,7 @@ impl Lock {
     /// Errors: [`Error::Busy`] when `wait` is over, [`Error::Unavailable`] when no server answered within it,
     /// [`Error::WrongKind`], [`Error::Deadlock`], [`Error::InvalidPath`], [`Error::Refused`], [`Error::Closed`].
     pub async fn acquire(self) -> Result<Guard, Error> {
-        let waits = match acquire::ask(&self.locks, self.path?, self.options) {
+        let waits = match acquire::ask(self.locks, self.path?, self.options) {
             Asked::Answered(answer) => return answer,
             Asked::Waits(waits) => waits,
         };

@@ -102,9 +102,11 @@ impl Locks {
         #[cfg(feature = "sqlx")] databases: crate::transaction::Databases,
     ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
+        let reaper = Reaper::start(engine.handle(), grace);
+        backend.overseen_by(reaper.clone());
         Self(Arc::new(Inner {
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            reaper: Reaper::start(engine.handle(), grace),
+            reaper,
             waits: Waits::new(backend.clone()),
             backend,
             engine,

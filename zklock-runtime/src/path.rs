@@ -73,6 +73,16 @@ impl LockPath {
         }
     }
 
+    /// Takes what a template came to: the macro has checked its texts and the encoder has written the values, so that only
+    /// the length is left to look at.
+    fn filled(path: &str) -> Result<Self, Error> {
+        if path.len() > MAX_PATH {
+            return Self::new(path);
+        }
+        debug_assert_eq!(fault(path), None, "{path}");
+        Ok(Self(path.into()))
+    }
+
     /// Makes a path of values, one a segment, each written so that it stays in its segment.
     ///
     /// Fails with [`Error::InvalidPath`] if there are none, if one is blank, or if the path gets too long.
@@ -91,10 +101,6 @@ impl LockPath {
             path.end_segment();
         }
         path.finish()
-    }
-
-    pub(crate) fn shared(&self) -> Arc<str> {
-        self.0.clone()
     }
 
     /// The path as text.

@@ -37,26 +37,17 @@ struct Table {
     is_closed: bool,
 }
 
-impl Watched {
-    fn hold(&self) -> Option<Arc<Hold>> {
-        match self {
-            Self::OnItsWay(hold) => hold.upgrade(),
-            Self::Taken(hold) => Some(hold.clone()),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Entry {
-    watched: Watched,
-    phase: Phase,
-}
-
+/// A hold, and what the entry is due for.
 #[derive(Clone, Debug)]
-enum Watched {
-    /// Nobody has it yet; dropped, it is given back.
+enum Entry {
+    /// Nobody has it yet; dropped, it is given back. Due at the deadline.
     OnItsWay(Weak<Hold>),
-    Taken(Arc<Hold>),
+    /// Held: due at the deadline.
+    Deadline(Arc<Hold>),
+    /// Ended, or committing past its deadline: due when the grace time is over.
+    Grace(Arc<Hold>),
+    /// Its transaction is being stopped from outside.
+    Stopping(Arc<Hold>),
 }
 
 /// What has come to the end of a phase.
@@ -67,12 +58,35 @@ struct Due {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Held: the entry is due at the deadline.
     Deadline,
-    /// Ended, or committing past its deadline: it is due when the grace time is over.
     Grace,
-    /// Its transaction is being stopped from outside.
     Stopping,
+}
+
+impl Entry {
+    fn of(phase: Phase, hold: &Arc<Hold>) -> Self {
+        let hold = hold.clone();
+        match phase {
+            Phase::Deadline => Self::Deadline(hold),
+            Phase::Grace => Self::Grace(hold),
+            Phase::Stopping => Self::Stopping(hold),
+        }
+    }
+
+    fn hold(&self) -> Option<Arc<Hold>> {
+        match self {
+            Self::OnItsWay(hold) => hold.upgrade(),
+            Self::Deadline(hold) | Self::Grace(hold) | Self::Stopping(hold) => Some(hold.clone()),
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match self {
+            Self::OnItsWay(_) | Self::Deadline(_) => Phase::Deadline,
+            Self::Grace(_) => Phase::Grace,
+            Self::Stopping(_) => Phase::Stopping,
+        }
+    }
 }
 
 impl Reaper {
@@ -95,18 +109,31 @@ impl Reaper {
     /// Watches over a hold until it is let go.
     pub(crate) fn watch(self: &Arc<Self>, hold: &Arc<Hold>) {
         hold.oversee(self.clone());
-        self.add(hold, Watched::Taken(hold.clone()));
+        self.add(hold, Entry::Deadline(hold.clone()));
     }
 
-    fn add(&self, hold: &Arc<Hold>, watched: Watched) {
+    /// The same for a hold that nobody else knows yet, and that knows us.
+    pub(crate) fn watch_new(&self, hold: &Arc<Hold>) {
+        let is_closed = {
+            let mut table = self.table();
+            let entry = Entry::Deadline(hold.clone());
+            self.put(&mut table, hold, entry, hold.deadline());
+            table.is_closed
+        };
+        if is_closed {
+            hold.end(LostReason::Closed);
+        }
+    }
+
+    fn add(&self, hold: &Arc<Hold>, new: Entry) {
         let is_closed = {
             let mut table = self.table();
             match table.entry(hold) {
-                Some(entry) if entry.phase == Phase::Deadline => entry.watched = watched,
+                Some(entry) if entry.phase() == Phase::Deadline => *entry = new,
                 // Ended on its way to its caller.
                 Some(_) => return,
                 None if hold.is_let_go() => return,
-                None => self.put(&mut table, hold, watched, hold.deadline(), Phase::Deadline),
+                None => self.put(&mut table, hold, new, hold.deadline()),
             }
             table.is_closed
         };
@@ -156,15 +183,17 @@ impl Reaper {
     /// race each other, and with `let_go`, and only the first of them may be taken.
     fn step(&self, hold: &Arc<Hold>, from: Phase, due: Tick, to: Phase) {
         let mut table = self.table();
-        let Some(entry) = table.entry(hold).filter(|entry| entry.phase == from) else { return };
-        // One that nobody takes is still given back when it is dropped, until it is over.
-        let watched =
-            if to == Phase::Deadline { entry.watched.clone() } else { Watched::Taken(hold.clone()) };
-        self.put(&mut table, hold, watched, due, to);
+        let Some(entry) = table.entry(hold).filter(|entry| entry.phase() == from) else { return };
+        let next = match entry {
+            // One that nobody takes is still given back when it is dropped, until it is over.
+            Entry::OnItsWay(_) if to == Phase::Deadline => entry.clone(),
+            _ => Entry::of(to, hold),
+        };
+        self.put(&mut table, hold, next, due);
     }
 
-    fn put(&self, table: &mut Table, hold: &Hold, watched: Watched, due: Tick, phase: Phase) {
-        table.put(hold, watched, due, phase);
+    fn put(&self, table: &mut Table, hold: &Hold, entry: Entry, due: Tick) {
+        table.put(hold, entry, due);
         if table.wake_at.is_none_or(|at| due < at) {
             table.wake_at = Some(due);
             self.earlier.notify_one();
@@ -179,9 +208,9 @@ impl Reaper {
         while let Some(first) = table.queue.first_entry()
             && first.key().0 <= now
         {
-            let Entry { watched, phase } = first.remove();
+            let entry = first.remove();
             // One that is gone has given itself back.
-            due.extend(watched.hold().map(|hold| Due { hold, phase }));
+            due.extend(entry.hold().map(|hold| Due { hold, phase: entry.phase() }));
         }
         // They stay in the table: one that is let go from here on takes itself out.
         for Due { hold, phase } in &due {
@@ -190,7 +219,7 @@ impl Reaper {
                 // Should the database not answer either, the fence is what protects the next holder.
                 Phase::Grace | Phase::Stopping => Phase::Stopping,
             };
-            table.put(hold, Watched::Taken(hold.clone()), now + self.grace, next);
+            table.put(hold, Entry::of(next, hold), now + self.grace);
         }
         let next = table.queue.first_key_value().map_or(Tick::NEVER, |((at, _), _)| *at);
         table.wake_at = Some(next);
@@ -297,7 +326,7 @@ fn force_release(hold: &Arc<Hold>) {
 
 impl Overseer for Reaper {
     fn granted(&self, hold: &Arc<Hold>) {
-        self.add(hold, Watched::OnItsWay(Arc::downgrade(hold)));
+        self.add(hold, Entry::OnItsWay(Arc::downgrade(hold)));
     }
 
     fn ending(&self, hold: &Arc<Hold>) {
@@ -322,17 +351,17 @@ impl Overseer for Reaper {
 
 impl Table {
     fn holds(&self) -> Vec<Arc<Hold>> {
-        self.queue.values().filter_map(|entry| entry.watched.hold()).collect()
+        self.queue.values().filter_map(Entry::hold).collect()
     }
 
     fn entry(&mut self, hold: &Hold) -> Option<&mut Entry> {
         self.queue.get_mut(&(hold.due()?, hold.id()))
     }
 
-    fn put(&mut self, hold: &Hold, watched: Watched, due: Tick, phase: Phase) {
+    fn put(&mut self, hold: &Hold, entry: Entry, due: Tick) {
         self.remove(hold);
         hold.set_due(Some(due));
-        self.queue.insert((due, hold.id()), Entry { watched, phase });
+        self.queue.insert((due, hold.id()), entry);
     }
 
     fn remove(&mut self, hold: &Hold) -> Option<Entry> {

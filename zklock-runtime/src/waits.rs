@@ -59,18 +59,19 @@ impl Waits {
         Ok(Ticket { waits: self.clone(), id })
     }
 
-    /// Notes that `hold` is on its path, and says whether it had to be.
-    pub(crate) fn held(&self, hold: &Hold) -> bool {
+    /// Notes that `hold` is on its path, where the backend does not know.
+    pub(crate) fn held(&self, hold: &Hold) {
         // One that ended on its way may have a successor, which is then noted.
-        let is_to_be_noted = !self.backend.knows_holders() && !hold.is_let_go();
-        if is_to_be_noted {
+        if !self.backend.knows_holders() && !hold.is_let_go() {
             self.graph().holders.insert(hold.path().clone(), hold.id());
         }
-        is_to_be_noted
     }
 
-    /// Ends what `held` has noted.
+    /// Ends what `held` has noted, if it has.
     pub(crate) fn not_held(&self, hold: &Hold) {
+        if self.backend.knows_holders() || hold.is_nested() {
+            return;
+        }
         let mut graph = self.graph();
         // The next holder may have been noted already.
         if let Entry::Occupied(noted) = graph.holders.entry(hold.path().clone())

@@ -7,7 +7,11 @@ use super::{
     tables::{markdown, table},
     targets::targets,
 };
-use crate::{args::Plan, results::Results, servers::Setup};
+use crate::{
+    args::Plan,
+    results::Results,
+    servers::{BRIEF_WARM_UP, Setup, WARM_UP},
+};
 
 /// Writes the page, and its pictures into a folder of its name beside it.
 pub(crate) fn write(out: &Path, results: &Results, plan: &Plan, took: Duration) -> anyhow::Result<()> {
@@ -32,7 +36,7 @@ pub(crate) fn write(out: &Path, results: &Results, plan: &Plan, took: Duration) 
     for case in results.cases() {
         let _ = writeln!(page, "### {case}\n\n{}", table(results, case));
     }
-    page.push_str(HOW);
+    page.push_str(&how());
     fs::write(out, page).with_context(|| format!("writing {}", out.display()))
 }
 
@@ -75,9 +79,16 @@ fn head(plan: &Plan, took: Duration) -> String {
     )
 }
 
-const HOW: &str = "\
-## How it is measured
+fn how() -> String {
+    format!(
+        "## How it is measured\n\n\
+         - The servers are warmed up before anybody is measured: 64 tasks create and delete nodes, one by one and several in a \
+         request, until that gets no quicker, for at most {WARM_UP} s ({BRIEF_WARM_UP} s on setups beside that of the targets).\n\
+         {HOW}"
+    )
+}
 
+const HOW: &str = "\
 - All contestants of a table run once in each round, one after the other, on the same servers; who begins changes from
   round to round. Ratios are formed within a round, and the median of them is shown.
 - Each is a process of its own, connected before the clock starts and warmed up; Java for some seconds, and then kept for all

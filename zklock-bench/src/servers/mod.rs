@@ -1,9 +1,10 @@
 mod side;
+mod warm_up;
 
 use std::fmt;
 
 use anyhow::Context as _;
-use zklock_testkit::{Ensemble, ZooKeeper, ZooKeeperBuilder};
+use zklock_testkit::{Chroot, Ensemble, ZooKeeper, ZooKeeperBuilder};
 
 pub(crate) use self::side::SideServer;
 use crate::contestant::Contestant;
@@ -37,6 +38,11 @@ impl fmt::Display for Setup {
     }
 }
 
+/// How many seconds the servers are warmed up at most.
+pub(crate) const WARM_UP: usize = 25;
+/// The same where a setup stands beside that of the targets.
+pub(crate) const BRIEF_WARM_UP: usize = 12;
+
 /// The servers of one setup.
 pub(crate) struct Servers {
     running: Running,
@@ -59,9 +65,18 @@ impl Servers {
 
     /// A node of its own for a contestant, with the way to it: `host:port,host:port/chroot`.
     pub(crate) async fn chroot(&self, contestant: Contestant) -> anyhow::Result<String> {
-        let chroot = self.first().chroot(&contestant.word()).await?;
+        Ok(self.below(&contestant.word()).await?.to_string())
+    }
+
+    async fn below(&self, name: &str) -> anyhow::Result<Chroot> {
+        let chroot = self.first().chroot(name).await?;
         let addresses: Vec<_> = self.members().map(ZooKeeper::connect_string).collect();
-        Ok(chroot.via(addresses.join(",")).to_string())
+        Ok(chroot.via(addresses.join(",")))
+    }
+
+    /// Keeps them busy until they get no quicker, and says how many seconds that took.
+    pub(crate) async fn warm_up(&self, brief: bool) -> anyhow::Result<usize> {
+        warm_up::run(&self.below("warm-up").await?, if brief { BRIEF_WARM_UP } else { WARM_UP }).await
     }
 
     /// How many requests the servers have received from clients.

@@ -94,6 +94,11 @@ impl Workload {
         }
     }
 
+    /// Whether it uses the servers.
+    pub(crate) fn is_on_servers(self) -> bool {
+        self != Self::Macro
+    }
+
     /// Whether it says something new of other servers than those of the targets.
     pub(crate) fn is_on_all_setups(self) -> bool {
         !matches!(self, Self::Drain | Self::Rss | Self::Macro | Self::Transaction | Self::Scale)

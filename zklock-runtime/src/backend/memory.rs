@@ -4,19 +4,19 @@ mod tree;
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use tokio::sync::oneshot;
 
 use self::{grants::Grants, tree::Tree};
-use super::{Backend, BoxFuture, Deletes, QueueEntry, Request};
+use super::{Backend, BoxFuture, Deletes, QueueEntry, Request, Taken};
 #[cfg(feature = "sqlx")]
 use crate::token::Ensemble;
 use crate::{
     clock::Tick,
     error::Error,
-    hold::{Contender, Done, Hold},
+    hold::{Hold, Overseer, Register},
     options::LockOptions,
     path::LockPath,
     timers::Timers,
@@ -31,6 +31,7 @@ pub(crate) struct Memory {
 struct Table {
     state: Mutex<State>,
     identity: Arc<str>,
+    overseer: OnceLock<Arc<dyn Overseer>>,
 }
 
 struct State {
@@ -85,13 +86,19 @@ impl Memory {
             last_waiter: 0,
             closed: false,
         };
-        Self { table: Arc::new(Table { state: Mutex::new(state), identity }), timers }
+        let table = Table { state: Mutex::new(state), identity, overseer: OnceLock::new() };
+        Self { table: Arc::new(table), timers }
     }
 }
 
 impl Backend for Memory {
-    fn take(&self, path: &LockPath, options: LockOptions, now: Tick) -> Result<Option<Arc<Hold>>, Error> {
+    fn take(&self, path: LockPath, options: LockOptions, now: Tick) -> Result<Taken, Error> {
         self.table.take(&mut self.table.lock(), path, options, now)
+    }
+
+    fn overseen_by(&self, overseer: Arc<dyn Overseer>) {
+        // There is one, and it is said once.
+        let _ = self.table.overseer.set(overseer);
     }
 
     fn knows_holders(&self) -> bool {
@@ -172,7 +179,7 @@ impl Table {
         let path = &request.path;
         let mut state = self.lock();
         let now = Tick::now();
-        if let Some(hold) = self.take(&mut state, path, request.options, now)? {
+        if let Taken::Granted(hold) = self.take(&mut state, path.clone(), request.options, now)? {
             return Ok(Tried::Granted(hold));
         }
         let State { queues, last_waiter, .. } = &mut *state;
@@ -197,10 +204,10 @@ impl Table {
     fn take(
         self: &Arc<Self>,
         state: &mut State,
-        path: &LockPath,
+        path: LockPath,
         options: LockOptions,
         now: Tick,
-    ) -> Result<Option<Arc<Hold>>, Error> {
+    ) -> Result<Taken, Error> {
         if state.closed {
             return Err(Error::Closed);
         }
@@ -211,16 +218,18 @@ impl Table {
         let queue = match queues.entry(path.clone()) {
             Entry::Occupied(queue) => queue.into_mut(),
             Entry::Vacant(place) => {
-                tree.add(path, options.fair)?;
+                tree.add(&path, options.fair)?;
                 place.insert(Queue { fair: options.fair, holder: None, waiters: VecDeque::new() })
             }
         };
         if queue.fair != options.fair {
-            return Err(Error::WrongKind { path: path.clone(), found: kind(queue.fair).to_owned() });
+            return Err(Error::WrongKind { path, found: kind(queue.fair).to_owned() });
         }
         let first = !queue.fair || queue.waiters.is_empty();
-        let free = queue.holder.is_none() && first;
-        Ok(free.then(|| self.grant(queue, grants, path, options, now)))
+        if queue.holder.is_some() || !first {
+            return Ok(Taken::NotYet(path));
+        }
+        Ok(Taken::Granted(self.grant(queue, grants, path, options, now)))
     }
 
     /// Makes the hold and notes it as the holder.
@@ -228,21 +237,14 @@ impl Table {
         self: &Arc<Self>,
         queue: &mut Queue,
         grants: &mut Grants,
-        path: &LockPath,
+        path: LockPath,
         options: LockOptions,
         now: Tick,
     ) -> Arc<Hold> {
         let (grant, number) = grants.next(now, path, options);
-        let occupant = Occupant { table: self.clone(), path: path.clone(), number };
-        let hold = Hold::granted_at(now, grant, Box::new(occupant));
+        let hold = Hold::registered(now, grant, self.clone());
         queue.holder = Some(Holder { id: hold.id(), number, function: options.function, since: now });
         hold
-    }
-
-    /// The holder is gone: the next one's turn.
-    fn release(self: &Arc<Self>, path: &LockPath, number: u64) {
-        let state = self.lock();
-        self.next(state, path, |holder| holder.number == number);
     }
 
     /// Gives a free lock to whoever waits, and forgets the path when nobody does.
@@ -253,15 +255,14 @@ impl Table {
         is_gone: impl Fn(&Holder) -> bool,
     ) {
         let State { queues, tree, grants, .. } = &mut *state;
-        let Entry::Occupied(mut entry) = queues.entry(path.clone()) else { return };
-        let queue = entry.get_mut();
+        let Some(queue) = queues.get_mut(path) else { return };
         queue.holder.take_if(|holder| is_gone(holder));
         // A grant that its waiter no longer takes is given back by its drop, which comes here again: it must not
         // happen with the table locked.
         let mut untaken = None;
         while queue.holder.is_none() {
             let Some(waiter) = queue.waiters.pop_front() else {
-                entry.remove();
+                queues.remove(path);
                 tree.remove(path);
                 break;
             };
@@ -274,7 +275,7 @@ impl Table {
                 }
                 continue;
             }
-            let hold = self.grant(queue, grants, path, waiter.request.options, Tick::now());
+            let hold = self.grant(queue, grants, path.clone(), waiter.request.options, Tick::now());
             waiter.request.granted(&hold);
             untaken = waiter.turn.send(Turn::Granted(hold)).err();
         }
@@ -389,16 +390,14 @@ impl Drop for Waiting {
     }
 }
 
-struct Occupant {
-    table: Arc<Table>,
-    path: LockPath,
-    number: u64,
-}
+impl Register for Table {
+    fn overseer(&self) -> Option<&Arc<dyn Overseer>> {
+        self.overseer.get()
+    }
 
-impl Contender for Occupant {
-    fn release(self: Box<Self>, done: Done) {
-        self.table.release(&self.path, self.number);
-        drop(done);
+    /// The holder is gone: the next one's turn.
+    fn take_out(self: Arc<Self>, hold: &Hold) {
+        self.next(self.lock(), hold.path(), |holder| holder.id == hold.id());
     }
 }
 
@@ -413,14 +412,5 @@ fn busy(request: &Request, asked: Tick, holder: Option<String>) -> Error {
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("paths", &self.table.lock().queues.len()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Occupant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Occupant")
-            .field("path", &self.path)
-            .field("number", &self.number)
-            .finish_non_exhaustive()
     }
 }

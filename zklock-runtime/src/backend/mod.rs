@@ -23,13 +23,16 @@ pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// The futures are `'static` and may be polled from any thread and any runtime, or none: timers and I/O are the
 /// backend's own, on the thread of its `Locks`.
 pub(crate) trait Backend: fmt::Debug + Send + Sync {
-    /// Grants a lock that is free, where that can be known without a server; `None` sends the caller to `acquire`. Whoever
-    /// calls it takes what is granted in the same breath, so the overseer is not told.
+    /// Grants a lock that is free, where that can be known without a server. Whoever calls it takes what is granted in the
+    /// same breath, so the overseer is not told.
     ///
     /// Errors: what `acquire` would say at once, but for `Busy`.
-    fn take(&self, _path: &LockPath, _options: LockOptions, _now: Tick) -> Result<Option<Arc<Hold>>, Error> {
-        Ok(None)
+    fn take(&self, path: LockPath, _options: LockOptions, _now: Tick) -> Result<Taken, Error> {
+        Ok(Taken::NotYet(path))
     }
+
+    /// Said once, to a backend that `take`s: who is told of the ends of its holds.
+    fn overseen_by(&self, _overseer: Arc<dyn Overseer>) {}
 
     /// Whether [`holder`](Self::holder) can tell. Of a backend that cannot, the holders are noted one by one.
     fn knows_holders(&self) -> bool {
@@ -64,6 +67,13 @@ pub(crate) trait Backend: fmt::Debug + Send + Sync {
 
     /// Ends all that lives on the server, within a bound. Nothing is granted afterwards.
     fn close(&self) -> BoxFuture<()>;
+}
+
+/// What came of [`Backend::take`].
+pub(crate) enum Taken {
+    Granted(Arc<Hold>),
+    /// The path is to be asked for by `acquire`.
+    NotYet(LockPath),
 }
 
 /// What is asked of a backend.

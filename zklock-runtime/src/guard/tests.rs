@@ -36,7 +36,7 @@ fn unwatched(timeout: Option<Duration>, validity: Arc<Validity>) -> Guard {
         attempt: Uuid::new_v4(),
         validity,
     };
-    Guard::new(Hold::new(grant, Box::new(Nobody)), Locks::memory(), false, Span::none())
+    Guard::new(Hold::new(grant, Box::new(Nobody)), Locks::memory(), Span::none())
 }
 
 /// Polls a body, lets something happen, and polls it again: how it was stopped, if it was not polled for it.
@@ -67,10 +67,26 @@ fn g06_a_body_is_not_polled_past_its_limit_though_nobody_has_noticed() {
 #[cfg(feature = "zookeeper")]
 #[test]
 fn g07_a_body_is_not_polled_past_its_session_though_nobody_has_noticed() {
-    let validity = Validity::until(Tick::now() + Duration::from_secs(1));
+    let validity = Validity::until(Tick::now() + Duration::from_secs(1), "");
     let guard = unwatched(None, validity.clone());
     assert_eq!(stopped(&guard, || std::thread::sleep(Duration::from_secs(1))), LostReason::Unconfirmed);
-    let validity = Validity::until(Tick::NEVER);
+    let validity = Validity::until(Tick::NEVER, "");
     let guard = unwatched(None, validity.clone());
     assert_eq!(stopped(&guard, || validity.end()), LostReason::SessionExpired);
+}
+
+/// The clock is trusted for the poll in which it granted the lock, and no longer.
+#[cfg(feature = "sqlx")]
+#[test]
+fn g03_a_body_that_comes_after_the_begin_asks_the_clock() {
+    let guard = unwatched(Some(Duration::ZERO), Validity::unlimited());
+    let frame = || Frame::body(guard.locks().id(), guard.hold().clone(), true);
+    let poll = |frame| {
+        let mut run = pin!(guard.supervise_in(frame, poll_fn(|_| Poll::Ready(()))));
+        run.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    };
+    assert!(matches!(poll(frame()), Poll::Ready(Ok(()))));
+    let later = frame();
+    later.takes_time();
+    assert!(matches!(poll(later), Poll::Ready(Err(Interrupted(LostReason::Overrun)))));
 }

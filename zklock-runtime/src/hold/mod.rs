@@ -1,5 +1,6 @@
 //! One grant, and what may become of it.
 
+mod fence_key;
 mod state;
 #[cfg(test)]
 #[cfg(feature = "sqlx")]
@@ -21,7 +22,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 use uuid::Uuid;
 
 use self::state::{Outer, Refusal, Word};
-pub(crate) use self::{state::State, validity::Validity};
+pub(crate) use self::{fence_key::FenceKey, state::State, validity::Validity};
 use crate::{
     clock::Tick,
     error::{Error, LostReason},
@@ -37,12 +38,13 @@ use crate::{
 pub(crate) struct Hold {
     id: u64,
     path: LockPath,
-    fence_key: Arc<str>,
+    fence_key: FenceKey,
     fair: bool,
     function: &'static str,
     token: FencingToken,
     attempt: Uuid,
-    validity: Arc<Validity>,
+    /// None of a backend without sessions.
+    validity: Option<Arc<Validity>>,
     since: Tick,
     deadline: AtomicU64,
     /// Where its overseer finds it: for that one alone to read and write.
@@ -58,20 +60,18 @@ pub(crate) struct Hold {
     is_waited_for: AtomicBool,
     gone: AtomicBool,
     slot: Mutex<Slot>,
-    overseer: OnceLock<Arc<dyn Overseer>>,
     parent: Option<Arc<Hold>>,
 }
 
-/// What a backend says of a grant.
-pub(crate) struct Grant {
+/// What a backend says of a grant; one without sessions has no validity.
+pub(crate) struct Grant<V = Arc<Validity>> {
     pub(crate) path: LockPath,
-    /// What the fence row is keyed by: the path as all processes on all chroots would write it.
-    pub(crate) fence_key: Arc<str>,
+    pub(crate) fence_key: FenceKey,
     pub(crate) options: LockOptions,
     pub(crate) token: FencingToken,
     /// Names this grant in the fence row and in logs.
     pub(crate) attempt: Uuid,
-    pub(crate) validity: Arc<Validity>,
+    pub(crate) validity: V,
 }
 
 /// What stands in the queue for a hold.
@@ -79,6 +79,19 @@ pub(crate) trait Contender: Send + fmt::Debug {
     /// Starts to take the contender away, and sees it through without the caller. `done` is dropped when it is gone,
     /// or can block nobody any more.
     fn release(self: Box<Self>, done: Done);
+}
+
+/// A backend in which nothing stands in the queue but the hold itself, with one overseer for all.
+pub(crate) trait Register: Send + Sync {
+    fn overseer(&self) -> Option<&Arc<dyn Overseer>>;
+    /// Takes the hold out: it is gone when this returns.
+    fn take_out(self: Arc<Self>, hold: &Hold);
+}
+
+/// How a hold stands in the queue.
+enum Place {
+    Contender(Box<dyn Contender>),
+    Registered(Arc<dyn Register>),
 }
 
 /// The transaction that runs under a hold, to be ended by somebody who does not own its connection.
@@ -102,7 +115,17 @@ pub(crate) trait Overseer: Send + Sync + fmt::Debug {
 }
 
 struct Slot {
-    contender: Option<Box<dyn Contender>>,
+    /// None of a nested hold, and of one that has been told to go.
+    place: Option<Place>,
+    /// None before it is known, where the place knows it, and when nothing is left to watch.
+    overseer: Option<Arc<dyn Overseer>>,
+    /// Made when there is some: most holds have none.
+    work: Option<Box<Work>>,
+}
+
+/// What goes on in transactions under a hold.
+#[derive(Default)]
+struct Work {
     /// Those of this hold and of the holds nested in it: the lock outlasts each of them.
     transactions: Vec<(u64, Arc<dyn Stop>)>,
     /// Holds whose work is a part of one of those transactions, and which it therefore keeps too.
@@ -117,13 +140,24 @@ impl Hold {
         expect(dead_code, reason = "memory has read the clock already")
     )]
     pub(crate) fn new(grant: Grant, contender: Box<dyn Contender>) -> Arc<Self> {
-        Self::granted_at(Tick::now(), grant, contender)
+        let Grant { path, fence_key, options, token, attempt, validity } = grant;
+        let grant = Grant { path, fence_key, options, token, attempt, validity: Some(validity) };
+        Arc::new(Self::granted(Tick::now(), grant, Place::Contender(contender)))
     }
 
-    /// The same, for whoever has just looked at the clock.
-    pub(crate) fn granted_at(now: Tick, grant: Grant, contender: Box<dyn Contender>) -> Arc<Self> {
+    /// A hold of a backend without sessions, which has just looked at the clock.
+    pub(crate) fn registered(
+        now: Tick,
+        grant: Grant<Option<Arc<Validity>>>,
+        register: Arc<dyn Register>,
+    ) -> Arc<Self> {
+        Arc::new(Self::granted(now, grant, Place::Registered(register)))
+    }
+
+    fn granted(now: Tick, grant: Grant<Option<Arc<Validity>>>, place: Place) -> Self {
         let deadline = grant.options.timeout.map_or(Tick::NEVER, |timeout| now + timeout);
-        Arc::new(Self::build(grant, Some(contender), now, deadline, None))
+        let slot = Slot { place: Some(place), overseer: None, work: None };
+        Self::build(grant, now, deadline, slot, None)
     }
 
     /// The same grant entered again by the task that has it: no contender of its own, and never longer than the
@@ -133,20 +167,22 @@ impl Hold {
         let own = options.timeout.map_or(Tick::NEVER, |timeout| now + timeout);
         let grant = Grant {
             path: outer.path.clone(),
-            fence_key: outer.fence_key.clone(),
+            // That of the grant itself is asked.
+            fence_key: FenceKey::default(),
             options,
             token: outer.token,
             attempt: outer.attempt,
             validity: outer.validity.clone(),
         };
-        Arc::new(Self::build(grant, None, now, own.min(outer.deadline()), Some(outer.clone())))
+        let slot = Slot { place: None, overseer: outer.overseer(), work: None };
+        Arc::new(Self::build(grant, now, own.min(outer.deadline()), slot, Some(outer.clone())))
     }
 
     fn build(
-        grant: Grant,
-        contender: Option<Box<dyn Contender>>,
+        grant: Grant<Option<Arc<Validity>>>,
         since: Tick,
         deadline: Tick,
+        slot: Slot,
         parent: Option<Arc<Self>>,
     ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
@@ -169,20 +205,19 @@ impl Hold {
             changed: OnceLock::new(),
             is_waited_for: AtomicBool::new(false),
             gone: AtomicBool::new(false),
-            slot: Mutex::new(Slot {
-                contender,
-                transactions: Vec::new(),
-                joined: Vec::new(),
-                release_wanted: false,
-            }),
-            overseer: OnceLock::new(),
+            slot: Mutex::new(slot),
             parent,
         }
     }
 
     pub(crate) fn oversee(&self, overseer: Arc<dyn Overseer>) {
         // A hold has one overseer: a second one would be told of what the first already sees to.
-        let _ = self.overseer.set(overseer);
+        self.slot().overseer.get_or_insert(overseer);
+    }
+
+    /// Not to be told anything with the slot locked: it may look into it.
+    fn overseer(&self) -> Option<Arc<dyn Overseer>> {
+        self.slot().overseer().cloned()
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -217,7 +252,8 @@ impl Hold {
     }
 
     pub(crate) fn fence_key(&self) -> &str {
-        &self.fence_key
+        let root = self.root();
+        root.fence_key.of(&root.path, root.validity.as_deref())
     }
 
     pub(crate) fn function(&self) -> &'static str {
@@ -289,13 +325,14 @@ impl Hold {
         }
         let now = Tick::now();
         let late = || (now >= self.deadline()).then_some(LostReason::Overrun);
-        self.validity.verdict(now).or_else(late)
+        self.validity.as_ref().and_then(|validity| validity.verdict(now)).or_else(late)
     }
 
     /// The holds that a COMMIT of this one's own transaction needs: it, and those that have joined it.
     pub(crate) fn under_commit(self: &Arc<Self>) -> Vec<Arc<Self>> {
         let slot = self.slot();
-        std::iter::once(self).chain(slot.joined.iter().map(|(_, hold)| hold)).cloned().collect()
+        let joined = slot.work.iter().flat_map(|work| &work.joined).map(|(_, hold)| hold);
+        std::iter::once(self).chain(joined).cloned().collect()
     }
 
     /// Held, and the server reachable: a COMMIT may start.
@@ -305,7 +342,8 @@ impl Hold {
     }
 
     fn is_reachable(&self) -> Result<(), LostReason> {
-        if self.validity.is_connected() { Ok(()) } else { Err(LostReason::Unconfirmed) }
+        let is_reachable = self.validity.as_ref().is_none_or(|validity| validity.is_connected());
+        if is_reachable { Ok(()) } else { Err(LostReason::Unconfirmed) }
     }
 
     /// `Held -> Committing`: from here on only the answer of the database decides, for this hold and for those that it
@@ -398,7 +436,7 @@ impl Hold {
 
     fn has_ended(self: &Arc<Self>) {
         self.notify();
-        if let Some(overseer) = self.overseer.get() {
+        if let Some(overseer) = self.overseer() {
             overseer.ending(self);
         }
     }
@@ -407,7 +445,7 @@ impl Hold {
     /// runs (its own limits are set in the database already), and past the outer deadline of a nested hold.
     pub(crate) fn extend(self: &Arc<Self>, after: Duration) -> Result<(), Error> {
         self.check().map_err(|reason| self.error(reason))?;
-        if !self.slot().transactions.is_empty() {
+        if self.slot().has_transactions() {
             return Err(Error::Config {
                 reason: format!(
                     "the hold limit of lock \"{}\" cannot be moved inside a transaction, whose own limits are set \
@@ -423,7 +461,7 @@ impl Hold {
             self.verdict().map_err(|reason| self.error(reason))?;
             self.deadline.store((Tick::now() + after).min(outer).as_nanos(), Ordering::Release);
         }
-        if let Some(overseer) = self.overseer.get() {
+        if let Some(overseer) = self.overseer() {
             overseer.moved(self);
         }
         Ok(())
@@ -435,7 +473,7 @@ impl Hold {
         static IDS: AtomicU64 = AtomicU64::new(1);
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         for hold in std::iter::once(self).chain(self.outer()) {
-            hold.slot().transactions.push((id, transaction.clone()));
+            hold.slot().work().transactions.push((id, transaction.clone()));
         }
         Attached { hold: self.clone(), id }
     }
@@ -444,23 +482,23 @@ impl Hold {
     /// whoever releases it.
     pub(crate) fn keep(&self, inner: &Arc<Self>) {
         // Its own is the first: what is nested in it began later.
-        let Some((id, stop)) = self.slot().transactions.first().cloned() else { return };
+        let Some((id, stop)) = self.slot().transactions().first().cloned() else { return };
         for hold in std::iter::once(inner).chain(inner.outer()) {
             let mut slot = hold.slot();
-            if slot.transactions.iter().any(|(each, _)| *each == id) {
+            if slot.transactions().iter().any(|(each, _)| *each == id) {
                 // It is nested in us, or in what we are nested in.
                 continue;
             }
-            slot.transactions.push((id, stop.clone()));
+            slot.work().transactions.push((id, stop.clone()));
             drop(slot);
-            self.slot().joined.push((id, hold.clone()));
+            self.slot().work().joined.push((id, hold.clone()));
         }
     }
 
     /// What ends the transactions that run under this hold, if there are any.
     pub(crate) fn transaction(&self) -> Option<Arc<dyn Stop>> {
         let slot = self.slot();
-        match slot.transactions.as_slice() {
+        match slot.transactions() {
             [] => None,
             [(_, one)] => Some(one.clone()),
             several => Some(Arc::new(StopAll(several.iter().map(|(_, stop)| stop.clone()).collect()))),
@@ -474,49 +512,57 @@ impl Hold {
                 self.notify();
             }
         }
-        let (contender, waits) = {
+        let (going, waits) = {
             let mut slot = self.slot();
-            slot.release_wanted = true;
-            if slot.transactions.is_empty() { (slot.contender.take(), false) } else { (None, true) }
+            match &mut slot.work {
+                Some(work) if !work.transactions.is_empty() => {
+                    work.release_wanted = true;
+                    (None, slot.overseer().cloned())
+                }
+                _ => (Some(slot.go()), None),
+            }
         };
-        match (waits, self.overseer.get()) {
-            (true, Some(overseer)) => overseer.ending(self),
-            (true, None) => {}
-            (false, _) => self.let_go(contender),
+        if let Some(overseer) = waits {
+            overseer.ending(self);
+        }
+        if let Some(going) = going {
+            self.let_go(going);
         }
     }
 
     /// Gives the lock back whatever its transaction does: it is fenced off.
     pub(crate) fn force_release(self: &Arc<Self>) {
-        let contender = self.slot().contender.take();
-        self.let_go(contender);
+        let going = self.slot().go();
+        self.let_go(going);
     }
 
     fn detach(self: &Arc<Self>, id: u64) {
-        let (joined, contender) = {
+        let (joined, going) = {
             let mut slot = self.slot();
-            slot.transactions.retain(|(each, _)| *each != id);
-            let (joined, others) = slot.joined.drain(..).partition(|(each, _)| *each == id);
-            slot.joined = others;
-            let is_over = slot.release_wanted && slot.transactions.is_empty();
-            (joined, is_over.then(|| slot.contender.take()))
+            let Some(work) = &mut slot.work else { return };
+            let joined = work.detach(id);
+            let is_over = work.release_wanted && work.transactions.is_empty();
+            (joined, is_over.then(|| slot.go()))
         };
-        let joined: Vec<(u64, Arc<Self>)> = joined;
         for (_, hold) in &joined {
             hold.commit_is_over();
             hold.detach(id);
         }
-        if let Some(contender) = contender {
-            self.let_go(contender);
+        if let Some(going) = going {
+            self.let_go(going);
         }
     }
 
-    fn let_go(self: &Arc<Self>, contender: Option<Box<dyn Contender>>) {
-        if let Some(overseer) = self.overseer.get() {
+    fn let_go(self: &Arc<Self>, going: Slot) {
+        if let Some(overseer) = going.overseer() {
             overseer.let_go(self);
         }
-        match contender {
-            Some(contender) => contender.release(Done(Some(self.clone()))),
+        match going.place {
+            Some(Place::Contender(contender)) => contender.release(Done(Some(self.clone()))),
+            Some(Place::Registered(register)) => {
+                let _gone = Gone(self);
+                register.take_out(self);
+            }
             None if self.is_nested() => self.mark_gone(),
             None => {}
         }
@@ -550,7 +596,7 @@ impl Hold {
 
     /// Whether the contender has been told to go, so that nothing is left to watch.
     pub(crate) fn is_let_go(&self) -> bool {
-        self.is_gone() || (!self.is_nested() && self.slot().contender.is_none())
+        self.is_gone() || (!self.is_nested() && self.slot().place.is_none())
     }
 
     /// Whether the contender is gone.
@@ -626,11 +672,59 @@ const NOWHERE: Tick = Tick::from_nanos(0);
 impl Drop for Hold {
     fn drop(&mut self) {
         let slot = self.slot.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let Some(contender) = slot.contender.take() else { return };
-        if let Some(overseer) = self.overseer.get() {
+        let going = slot.go();
+        if going.place.is_some()
+            && let Some(overseer) = going.overseer()
+        {
             overseer.let_go(self);
         }
-        contender.release(Done(None));
+        match going.place {
+            Some(Place::Contender(contender)) => contender.release(Done(None)),
+            Some(Place::Registered(register)) => register.take_out(self),
+            None => {}
+        }
+    }
+}
+
+impl Place {
+    fn overseer(&self) -> Option<&Arc<dyn Overseer>> {
+        match self {
+            Self::Contender(_) => None,
+            Self::Registered(register) => register.overseer(),
+        }
+    }
+}
+
+impl Slot {
+    /// What is left to be told of the end.
+    fn go(&mut self) -> Self {
+        Self { place: self.place.take(), overseer: self.overseer.take(), work: None }
+    }
+
+    fn overseer(&self) -> Option<&Arc<dyn Overseer>> {
+        self.overseer.as_ref().or_else(|| self.place.as_ref()?.overseer())
+    }
+
+    fn work(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
+    }
+
+    fn transactions(&self) -> &[(u64, Arc<dyn Stop>)] {
+        self.work.as_ref().map_or(&[], |work| &work.transactions)
+    }
+
+    fn has_transactions(&self) -> bool {
+        !self.transactions().is_empty()
+    }
+}
+
+impl Work {
+    /// Forgets a transaction, and gives those that had joined it.
+    fn detach(&mut self, id: u64) -> Vec<(u64, Arc<Hold>)> {
+        self.transactions.retain(|(each, _)| *each != id);
+        let (joined, others) = self.joined.drain(..).partition(|(each, _)| *each == id);
+        self.joined = others;
+        joined
     }
 }
 
@@ -653,6 +747,15 @@ impl Drop for Done {
         if let Some(hold) = &self.0 {
             hold.mark_gone();
         }
+    }
+}
+
+/// The same without a share in the hold, where its end is waited for: on whatever way, since wakers are the code of others.
+struct Gone<'a>(&'a Hold);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.0.mark_gone();
     }
 }
 

@@ -5,30 +5,35 @@ use std::sync::{
 
 use crate::{clock::Tick, error::LostReason};
 
-/// Until when the server surely keeps our nodes; shared by all holds of one session.
+/// Until when the server surely keeps our nodes, and below which node; shared by all holds of one session.
 #[derive(Debug)]
 pub(crate) struct Validity {
     until: AtomicU64,
     connected: AtomicBool,
     ended: AtomicBool,
+    /// All paths of the session are below this one; empty where the paths are whole.
+    chroot: Box<str>,
 }
 
 impl Validity {
-    /// Of a backend without sessions.
+    /// As if there were no session.
+    #[cfg(test)]
     pub(crate) fn unlimited() -> Arc<Self> {
         Arc::new(Self {
             until: AtomicU64::new(Tick::NEVER.as_nanos()),
             connected: AtomicBool::new(true),
             ended: AtomicBool::new(false),
+            chroot: Box::default(),
         })
     }
 
     #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
-    pub(crate) fn until(until: Tick) -> Arc<Self> {
+    pub(crate) fn until(until: Tick, chroot: &str) -> Arc<Self> {
         Arc::new(Self {
             until: AtomicU64::new(until.as_nanos()),
             connected: AtomicBool::new(true),
             ended: AtomicBool::new(false),
+            chroot: chroot.into(),
         })
     }
 
@@ -52,6 +57,10 @@ impl Validity {
     #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "memory has no sessions"))]
     pub(crate) fn valid_until(&self) -> Tick {
         Tick::from_nanos(self.until.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn chroot(&self) -> &str {
+        &self.chroot
     }
 
     pub(crate) fn is_connected(&self) -> bool {

@@ -27,7 +27,7 @@ pub(crate) fn fill(template: &[&[Part]], values: &[&dyn Display]) -> Result<Lock
         }
         path.end_segment();
     }
-    let filled = LockPath::new(&path.text);
+    let filled = LockPath::filled(&path.text);
     scratch::give_back(path.text);
     filled
 }

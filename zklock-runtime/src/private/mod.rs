@@ -128,7 +128,7 @@ impl Future for Enter<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut waits = match mem::replace(&mut self.0, Entering::Over) {
             Entering::Starts { spec, locks, path } => match ask(spec, locks, path) {
-                Asked::Answered(answer) => return Poll::Ready(answer.map(Call::new)),
+                Asked::Answered(answer) => return Poll::Ready(answer.map(|guard| Call::new(guard, true))),
                 Asked::Waits(waits) => waits,
             },
             Entering::Waits(waits) => waits,
@@ -138,7 +138,7 @@ impl Future for Enter<'_> {
         if answer.is_pending() {
             self.0 = Entering::Waits(waits);
         }
-        answer.map(|answer| answer.map(Call::new))
+        answer.map(|answer| answer.map(|guard| Call::new(guard, false)))
     }
 }
 
@@ -149,17 +149,13 @@ impl fmt::Debug for Enter<'_> {
 }
 
 fn ask(spec: &'static Spec, locks: Option<&Locks>, path: Result<LockPath, Error>) -> Asked {
-    let installed;
+    let locks = match locks {
+        Some(locks) => Ok(locks.clone()),
+        None => Locks::default_of_call(),
+    };
     let (path, locks) = match (path, locks) {
-        (Ok(path), Some(locks)) => (path, locks),
-        (Ok(path), None) => match Locks::default_of_call() {
-            Ok(locks) => {
-                installed = locks;
-                (path, &installed)
-            }
-            Err(error) => return Asked::Answered(Err(error)),
-        },
-        (Err(error), _) => return Asked::Answered(Err(error)),
+        (Ok(path), Ok(locks)) => (path, locks),
+        (Err(error), _) | (_, Err(error)) => return Asked::Answered(Err(error)),
     };
     let defaults = locks.defaults();
     let options = LockOptions {
@@ -172,8 +168,8 @@ fn ask(spec: &'static Spec, locks: Option<&Locks>, path: Result<LockPath, Error>
 }
 
 impl Call {
-    fn new(guard: Guard) -> Self {
-        let frame = Frame::body(guard.locks().id(), guard.hold().clone());
+    fn new(guard: Guard, just_now: bool) -> Self {
+        let frame = Frame::body(guard.locks().id(), guard.hold().clone(), just_now);
         Self { guard, frame }
     }
 }
@@ -184,7 +180,7 @@ pub fn guard(call: &Call) -> &Guard {
 }
 
 /// Runs the body under the lock, in place.
-pub fn run<F: Future>(call: &Call, body: F) -> Run<F> {
+pub fn run<F: Future>(call: &Call, body: F) -> Run<'_, F> {
     call.guard.supervise_in(call.frame.clone(), body)
 }
 

@@ -31,6 +31,8 @@ where
     T: TxParam,
     S: Connections<'a, T::Database>,
 {
+    // The body comes after the answers of a database.
+    call.frame.takes_time();
     let origin = origin(call, *spec, source);
     Box::pin(async move {
         let origin = origin?;

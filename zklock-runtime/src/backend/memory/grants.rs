@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     clock::Tick,
-    hold::{Grant, Validity},
+    hold::{FenceKey, Grant, Validity},
     options::LockOptions,
     path::LockPath,
     token::{Ensemble, FencingToken},
@@ -22,7 +22,6 @@ pub(super) struct Grants {
     /// Random for each `Locks`, so that the names of its grants, which count from there, are none of another's: a system
     /// call for each would be a good part of what an uncontended lock costs.
     last_attempt: u128,
-    validity: Arc<Validity>,
 }
 
 impl Grants {
@@ -33,20 +32,24 @@ impl Grants {
             wall: u64::try_from(wall.as_micros()).unwrap_or(u64::MAX),
             start: Tick::now(),
             last_attempt: Uuid::new_v4().as_u128(),
-            validity: Validity::unlimited(),
         }
     }
 
     /// The next grant, and the number of its token.
-    pub(super) fn next(&mut self, now: Tick, path: &LockPath, options: LockOptions) -> (Grant, u64) {
+    pub(super) fn next(
+        &mut self,
+        now: Tick,
+        path: LockPath,
+        options: LockOptions,
+    ) -> (Grant<Option<Arc<Validity>>>, u64) {
         let number = self.number(now);
         let grant = Grant {
-            path: path.clone(),
-            fence_key: path.shared(),
+            path,
+            fence_key: FenceKey::default(),
             options,
             token: token(number),
             attempt: self.attempt(),
-            validity: self.validity.clone(),
+            validity: None,
         };
         (grant, number)
     }

@@ -121,7 +121,7 @@ impl Session {
             identity,
             timeout,
             home,
-            validity: Validity::until(valid_until(sent, timeout)),
+            validity: Validity::until(valid_until(sent, timeout), config.address.chroot()),
             directories: Arc::default(),
             local: LocalQueues::new(config.share),
             looks: Looks::default(),
