@@ -3,7 +3,8 @@ use crate::{
     contestant::{
         CURATOR,
         Contestant::{
-            self, Annotated, Plain, PlainTransaction, PlainTransactionUnderLock, Raw, Transactional, Zklock, ZklockUnfair,
+            self, Annotated, Plain, PlainTransaction, PlainTransactionUnderLock, Raw, Transactional, Zklock,
+            ZklockUnfair,
         },
     },
     results::{Case, Metric, Results, Topic},

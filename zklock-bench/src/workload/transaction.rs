@@ -50,24 +50,28 @@ pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let locks = Locks::builder(address).pool(pool.clone()).connect().await?;
         let case = bench.case(topic, 1);
         bench
-            .rounds(case, &[PlainTransaction, PlainTransactionUnderLock, Transactional], async |bench, contestant| {
-                let (begun, time) = (Instant::now(), bench.time());
-                let mut calls = Vec::new();
-                while begun.elapsed() < time {
-                    let order = i64::try_from(calls.len())? % ORDERS;
-                    let called = Instant::now();
-                    match contestant {
-                        PlainTransactionUnderLock => plain_under_lock(&locks, &pool, order).await?,
-                        Transactional => transactional(&locks, order).await?,
-                        _ => plain(&pool, order).await?,
+            .rounds(
+                case,
+                &[PlainTransaction, PlainTransactionUnderLock, Transactional],
+                async |bench, contestant| {
+                    let (begun, time) = (Instant::now(), bench.time());
+                    let mut calls = Vec::new();
+                    while begun.elapsed() < time {
+                        let order = i64::try_from(calls.len())? % ORDERS;
+                        let called = Instant::now();
+                        match contestant {
+                            PlainTransactionUnderLock => plain_under_lock(&locks, &pool, order).await?,
+                            Transactional => transactional(&locks, order).await?,
+                            _ => plain(&pool, order).await?,
+                        }
+                        calls.push(u64::try_from(called.elapsed().as_nanos())?);
                     }
-                    calls.push(u64::try_from(called.elapsed().as_nanos())?);
-                }
-                Ok(vec![
-                    (Metric::CallP50, percentile(&mut calls, 50) as f64 / 1e3),
-                    (Metric::CallP99, percentile(&mut calls, 99) as f64 / 1e3),
-                ])
-            })
+                    Ok(vec![
+                        (Metric::CallP50, percentile(&mut calls, 50) as f64 / 1e3),
+                        (Metric::CallP99, percentile(&mut calls, 99) as f64 / 1e3),
+                    ])
+                },
+            )
             .await?;
         locks.close().await;
     }
