@@ -27,8 +27,8 @@ pub(crate) enum Contestant {
     Annotated,
     /// sqlx's begin and commit around a body, with no lock.
     PlainTransaction,
-    /// The attribute without `transactional`.
-    LockAlone,
+    /// The same within a function that has the attribute without `transactional`.
+    PlainTransactionUnderLock,
     /// The attribute with it: fenced, with all that guards a transaction.
     Transactional,
 }
@@ -52,7 +52,7 @@ impl Contestant {
         Self::ByHand,
         Self::Annotated,
         Self::PlainTransaction,
-        Self::LockAlone,
+        Self::PlainTransactionUnderLock,
         Self::Transactional,
     ];
 
@@ -73,7 +73,7 @@ impl Contestant {
             Self::ByHand => "lock by hand",
             Self::Annotated => "annotated function",
             Self::PlainTransaction => "sqlx begin, body, commit",
-            Self::LockAlone => "annotated, lock alone",
+            Self::PlainTransactionUnderLock => "annotated, sqlx begin, body, commit",
             Self::Transactional => "annotated, transactional",
         }
     }

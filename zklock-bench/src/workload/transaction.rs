@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use zklock::{
-    Error, Locks,
+    Locks,
     sqlx::{self, PgConnection, PgPool, postgres::PgPoolOptions, query},
     zk_lock,
 };
@@ -9,7 +9,7 @@ use zklock_testkit::Postgres;
 
 use crate::{
     bench::Bench,
-    contestant::Contestant::{LockAlone, PlainTransaction, Transactional, Zklock},
+    contestant::Contestant::{PlainTransaction, PlainTransactionUnderLock, Transactional, Zklock},
     results::{Metric, Topic},
     stats::percentile,
 };
@@ -25,8 +25,8 @@ async fn plain(pool: &PgPool, order: i64) -> Result<(), sqlx::Error> {
 }
 
 #[zk_lock(path = "/orders/{order}", locks = locks)]
-async fn lock_alone(locks: &Locks, order: i64) -> Result<(), Error> {
-    Ok(())
+async fn plain_under_lock(locks: &Locks, pool: &PgPool, order: i64) -> Result<(), anyhow::Error> {
+    Ok(plain(pool, order).await?)
 }
 
 #[zk_lock(path = "/orders/{order}", locks = locks, transactional)]
@@ -50,24 +50,28 @@ pub(super) async fn run(bench: &mut Bench<'_>) -> anyhow::Result<()> {
         let locks = Locks::builder(address).pool(pool.clone()).connect().await?;
         let case = bench.case(topic, 1);
         bench
-            .rounds(case, &[PlainTransaction, LockAlone, Transactional], async |bench, contestant| {
-                let (begun, time) = (Instant::now(), bench.time());
-                let mut calls = Vec::new();
-                while begun.elapsed() < time {
-                    let order = i64::try_from(calls.len())? % ORDERS;
-                    let called = Instant::now();
-                    match contestant {
-                        LockAlone => lock_alone(&locks, order).await?,
-                        Transactional => transactional(&locks, order).await?,
-                        _ => plain(&pool, order).await?,
+            .rounds(
+                case,
+                &[PlainTransaction, PlainTransactionUnderLock, Transactional],
+                async |bench, contestant| {
+                    let (begun, time) = (Instant::now(), bench.time());
+                    let mut calls = Vec::new();
+                    while begun.elapsed() < time {
+                        let order = i64::try_from(calls.len())? % ORDERS;
+                        let called = Instant::now();
+                        match contestant {
+                            PlainTransactionUnderLock => plain_under_lock(&locks, &pool, order).await?,
+                            Transactional => transactional(&locks, order).await?,
+                            _ => plain(&pool, order).await?,
+                        }
+                        calls.push(u64::try_from(called.elapsed().as_nanos())?);
                     }
-                    calls.push(u64::try_from(called.elapsed().as_nanos())?);
-                }
-                Ok(vec![
-                    (Metric::CallP50, percentile(&mut calls, 50) as f64 / 1e3),
-                    (Metric::CallP99, percentile(&mut calls, 99) as f64 / 1e3),
-                ])
-            })
+                    Ok(vec![
+                        (Metric::CallP50, percentile(&mut calls, 50) as f64 / 1e3),
+                        (Metric::CallP99, percentile(&mut calls, 99) as f64 / 1e3),
+                    ])
+                },
+            )
             .await?;
         locks.close().await;
     }

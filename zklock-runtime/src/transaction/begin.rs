@@ -1,10 +1,7 @@
 use std::{future::Future, pin::pin, sync::Arc, time::Duration};
 
 use sqlx::Pool;
-use tokio::{
-    runtime::Handle,
-    sync::oneshot::{self, Sender},
-};
+use tokio::{runtime::Handle, sync::oneshot::Sender};
 use uuid::Uuid;
 
 use super::{
@@ -12,6 +9,7 @@ use super::{
     database::{Database, Limits, roll_back_all},
     fence::{Fence, NotReady, Row, Stored},
     session::{self, Phase, Session},
+    unbroken::Unbroken,
 };
 use crate::{
     clock::Tick,
@@ -23,8 +21,8 @@ use crate::{
 /// How long a connection is still waited for that nobody wants any more.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Begins in a task of its own, so that a caller who goes away cannot cut BEGIN short: a connection in that state
-/// would give its next borrower a transaction that nobody ends.
+/// Begins, and goes on with that when the caller goes away: a connection on which BEGIN was cut short would give its
+/// next borrower a transaction that nobody ends.
 pub(crate) async fn begin<'a, DB: Database>(
     pool: Pool<DB>,
     hold: &Arc<Hold>,
@@ -36,18 +34,9 @@ pub(crate) async fn begin<'a, DB: Database>(
     let Ok(runtime) = Handle::try_current() else {
         return Err(failed(hold, "a transaction needs a Tokio runtime, and there is none here"));
     };
-    let (reply, answer) = oneshot::channel();
-    let task = Begin { pool, hold: hold.clone(), spec, engine: engine.clone(), fence: fence.clone(), grace };
-    runtime.spawn(task.run(reply));
-    tokio::select! {
-        biased;
-        answer = answer => match answer {
-            Ok(begun) => begun,
-            Err(_) => Err(failed(hold, "the Tokio runtime is shutting down")),
-        },
-        // The task sees it too and cleans up.
-        reason = session::over(hold) => Err(hold.error(reason)),
-    }
+    let begin = Begin { pool, hold: hold.clone(), spec, engine: engine.clone(), fence: fence.clone(), grace };
+    let begun = Unbroken::new(runtime, |reply| begin.run(reply)).await;
+    begun.unwrap_or_else(|_| Err(failed(hold, "the Tokio runtime is shutting down")))
 }
 
 struct Begin<DB: Database> {
@@ -65,10 +54,12 @@ type Reply<DB> = Sender<Result<Tx<'static, DB>, Error>>;
 impl<DB: Database> Begin<DB> {
     async fn run(self, mut reply: Reply<DB>) {
         let mut acquire = pin!(self.pool.acquire());
+        let mut over = pin!(session::over(&self.hold));
         let connection = tokio::select! {
+            biased;
             connection = &mut acquire => connection,
             () = reply.closed() => return linger(acquire).await,
-            reason = session::over(&self.hold) => {
+            reason = &mut over => {
                 let _ = reply.send(Err(self.hold.error(reason)));
                 return linger(acquire).await;
             }
@@ -89,8 +80,13 @@ impl<DB: Database> Begin<DB> {
             self.grace,
         ));
         let begun = tokio::select! {
+            biased;
             begun = self.start(&mut session) => begun,
-            reason = session::over(&self.hold) => Err(self.hold.error(reason)),
+            reason = over => {
+                // Whoever waits need not wait for the clean-up, which the lock waits for.
+                let _ = reply.send(Err(self.hold.error(reason)));
+                return session::clean_up(session).await;
+            }
         };
         match begun {
             Ok(()) => {
@@ -124,7 +120,7 @@ impl<DB: Database> Begin<DB> {
                 let known = DB::identify(session.connection()?, &running.mark).await;
                 return known.map_err(|error| self.judge(error));
             };
-            match DB::raise(session.connection()?, &running.mark, row).await {
+            match DB::raise(session.connection()?, Some(&running.mark), row).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
                     // Two looks that contradict the refusal are taken for what they may be, and not for ever.
@@ -177,6 +173,7 @@ impl<DB: Database> Begin<DB> {
         Limits {
             remaining: (deadline != Tick::NEVER).then(|| deadline.remaining()),
             isolation: self.spec.isolation,
+            fenced: !self.spec.unfenced,
         }
     }
 

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
 use sqlx_core::transaction::TransactionManager;
 use tokio::sync::oneshot;
@@ -7,6 +7,7 @@ use super::{
     database::{Database, GUARD, Verdict},
     resolve,
     session::{self, Phase, Session},
+    unbroken::Unbroken,
 };
 use crate::{
     clock::Tick,
@@ -14,22 +15,25 @@ use crate::{
     hold::Hold,
 };
 
-/// Commits in a task of its own: from the moment that COMMIT is sent, only its answer counts.
+/// Commits, and goes on with that when the caller goes away: from the moment that COMMIT is sent, only its answer
+/// counts.
 pub(crate) async fn commit<DB: Database>(session: Box<Session<DB>>) -> Result<(), Error> {
     let hold = session.hold().clone();
     if let Err(reason) = hold.start_commit() {
         let undone = session::roll_back(session).await;
         return Err(hold.error(reason).with_rolled_back(undone));
     }
-    let (reply, answer) = oneshot::channel();
-    session.handle().clone().spawn(run(session, reply));
-    answer.await.unwrap_or_else(|_| Err(unknown(&hold, "the Tokio runtime was shut down")))
+    let runtime = session.handle().clone();
+    let answer = Unbroken::new(runtime, |reply| run(session, reply)).await;
+    answer.unwrap_or_else(|_| Err(unknown(&hold, "the Tokio runtime was shut down")))
 }
 
 async fn run<DB: Database>(mut session: Box<Session<DB>>, reply: oneshot::Sender<Result<(), Error>>) {
     let hold = session.hold().clone();
     let needed = hold.under_commit();
-    match check(&mut session, &needed).await {
+    // One timer for both.
+    let mut lapse = pin!(lapse(&needed));
+    match check(&mut session, &needed, lapse.as_mut()).await {
         Ok(()) => {}
         Err(Failed::Known(error)) => {
             let undone = session::roll_back(session).await;
@@ -62,7 +66,7 @@ async fn run<DB: Database>(mut session: Box<Session<DB>>, reply: oneshot::Sender
     let answer = tokio::select! {
         biased;
         answer = DB::TransactionManager::commit(connection) => answer.map_err(Cut::Failed),
-        () = async { lapse(&needed).await; tokio::time::sleep(grace).await } => Err(Cut::Late),
+        () = async { lapse.await; tokio::time::sleep(grace).await } => Err(Cut::Late),
     };
     match answer {
         Ok(()) => {
@@ -111,13 +115,17 @@ enum Failed {
 }
 
 /// Whether COMMIT may be sent: the transaction is the one that was begun, and each lock is held that it `needs`.
-async fn check<DB: Database>(session: &mut Session<DB>, needs: &[Arc<Hold>]) -> Result<(), Failed> {
+async fn check<DB: Database>(
+    session: &mut Session<DB>,
+    needs: &[Arc<Hold>],
+    lapse: impl Future<Output = ()>,
+) -> Result<(), Failed> {
     let hold = session.hold().clone();
     let connection = session.connection().map_err(Failed::Known)?;
     let checked = tokio::select! {
         biased;
         checked = release::<DB>(connection, &hold, remaining(needs)) => checked,
-        () = lapse(needs) => Err(Failed::Cut("the database did not answer in time".into())),
+        () = lapse => Err(Failed::Cut("the database did not answer in time".into())),
     };
     match checked {
         Ok(()) => session.enter(Phase::Certain),

@@ -56,10 +56,11 @@ pub trait Database: sqlx::Database + sealed::Sealed {
         limits: Limits,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// The first statement: raises the fence row. False when it is not to be raised by us.
+    /// The first statement: raises the fence row. False when it is not to be raised by us. `None` for a mark in a
+    /// transaction that is not ours to find again.
     fn raise(
         connection: &mut Self::Connection,
-        mark: &Self::Mark,
+        mark: Option<&Self::Mark>,
         row: &Row,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
@@ -217,6 +218,12 @@ pub struct Limits {
         expect(dead_code, reason = "SQLite knows one")
     )]
     pub(crate) isolation: Option<Isolation>,
+    /// Whether the fence row is raised next.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "only PostgreSQL marks a transaction in BEGIN")
+    )]
+    pub(crate) fenced: bool,
 }
 
 impl Limits {

@@ -55,11 +55,9 @@ impl<'a, DB: Database> Joined<'a, DB> {
 
     async fn raise(&mut self) -> Result<(), Error> {
         let hold = self.hold.clone();
-        let writer = Uuid::new_v4();
-        let row = Row::new(&hold, writer);
-        let mark = DB::mark(writer, Arc::new(|| true));
+        let row = Row::new(&hold, Uuid::new_v4());
         for tries in 0.. {
-            let raised = DB::raise(self.connection, &mark, &row).await;
+            let raised = DB::raise(self.connection, None, &row).await;
             if raised.map_err(|error| self.judge(error))? {
                 return Ok(());
             }

@@ -27,6 +27,7 @@ mod sqlite;
 mod stop;
 #[cfg(test)]
 mod tests;
+mod unbroken;
 
 pub use self::{database::Database, param::TxParam, source::Source};
 pub(crate) use self::{

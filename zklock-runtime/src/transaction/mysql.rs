@@ -89,7 +89,7 @@ impl Database for MySql {
         MySqlTransactionManager::begin(connection, Some(AssertSqlSafe(text).into_sql_str())).await
     }
 
-    async fn raise(connection: &mut MySqlConnection, mark: &Mark, row: &Row) -> sqlx::Result<bool> {
+    async fn raise(connection: &mut MySqlConnection, mark: Option<&Mark>, row: &Row) -> sqlx::Result<bool> {
         let (token, attempt) = (Hex(&row.token), Hex(&row.attempt));
         // Who we are is answered before the update waits for its row: only then can it be stopped while it waits.
         let text = format!(
@@ -103,7 +103,7 @@ impl Database for MySql {
     }
 
     async fn identify(connection: &mut MySqlConnection, mark: &Mark) -> sqlx::Result<()> {
-        identify(connection, mark, IDENTIFY.to_owned()).await.map(drop)
+        identify(connection, Some(mark), IDENTIFY.to_owned()).await.map(drop)
     }
 
     async fn release_guard(connection: &mut MySqlConnection, _: Option<Duration>) -> sqlx::Result<()> {
@@ -327,20 +327,23 @@ const IDENTIFY: &str = "SELECT CONNECTION_ID(), DATABASE(), CONCAT_WS(' ', @@hos
 
 /// Runs a text that begins with [`IDENTIFY`], notes its answer as soon as it is there, and returns how many rows the
 /// last statement matched.
-async fn identify(connection: &mut MySqlConnection, mark: &Mark, text: String) -> sqlx::Result<u64> {
+async fn identify(connection: &mut MySqlConnection, mark: Option<&Mark>, text: String) -> sqlx::Result<u64> {
     let since = Instant::now();
     let mut matched = 0;
     let mut answers = raw_sql(AssertSqlSafe(text)).fetch_many(connection);
     while let Some(answer) = poll_fn(|context| answers.as_mut().poll_next(context)).await {
         match answer? {
             Either::Right(row) => {
-                *mark.origin() = Some(Origin {
+                let origin = Origin {
                     connection: row.try_get(0)?,
                     database: row.try_get(1)?,
                     server: row.try_get(2)?,
                     started: row.try_get(3)?,
                     since,
-                });
+                };
+                if let Some(mark) = mark {
+                    *mark.origin() = Some(origin);
+                }
             }
             Either::Left(done) => matched = done.rows_affected(),
         }

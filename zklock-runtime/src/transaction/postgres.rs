@@ -22,8 +22,9 @@ use super::{
     fence::{FLOOR, Row, Stored},
 };
 
-/// How a transaction is found again: by an advisory lock that it holds from BEGIN to its very end, whoever's process
-/// it runs in. Unlike a process id it cannot mean another transaction, and it is known before BEGIN is answered.
+/// How a transaction is found again: by an advisory lock that it takes before anything that others could wait for, and
+/// holds for as long as it holds that, whoever's process it runs in. Unlike a process id it cannot mean another
+/// transaction, and it is known before the server has answered.
 #[derive(Debug)]
 pub struct Mark {
     key: i64,
@@ -78,11 +79,15 @@ impl Database for Postgres {
         }
     }
 
-    async fn raise(connection: &mut PgConnection, mark: &Mark, row: &Row) -> sqlx::Result<bool> {
+    async fn raise(connection: &mut PgConnection, mark: Option<&Mark>, row: &Row) -> sqlx::Result<bool> {
+        // The condition is looked at before the row is waited for, so that it can be stopped while it waits. It does not
+        // wait itself: whoever has the lock of the mark already is about to stop us. A SELECT of its own in the batch of
+        // BEGIN would cost a tenth of a transaction, to be parsed and planned each time.
         let raised = query(
             "UPDATE zklock_fence SET token = $3, attempt = $4, writer = $5, updated_at = now() \
              WHERE path = $1 AND ensemble = $2 AND (token < $3 OR (token = $3 AND attempt = $4)) \
-             RETURNING (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8, txid_current(), \
+             AND pg_try_advisory_xact_lock($6) IS NOT FALSE \
+             RETURNING (date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8, txid_current(), \
              tableoid::int8, current_database()::text",
         )
         .bind(&row.key)
@@ -90,21 +95,24 @@ impl Database for Postgres {
         .bind(&row.token[..])
         .bind(&row.attempt[..])
         .bind(&row.writer[..])
+        .bind(mark.map(|mark| mark.key))
         .fetch_optional(connection)
         .await?;
         let Some(raised) = raised else { return Ok(false) };
-        *mark.origin() = Some(Origin {
-            server: raised.try_get(0)?,
-            xid: Some(raised.try_get(1)?),
-            table: Some(raised.try_get(2)?),
-            database: raised.try_get(3)?,
-        });
+        if let Some(mark) = mark {
+            *mark.origin() = Some(Origin {
+                server: raised.try_get(0)?,
+                xid: Some(raised.try_get(1)?),
+                table: Some(raised.try_get(2)?),
+                database: raised.try_get(3)?,
+            });
+        }
         Ok(true)
     }
 
     async fn identify(connection: &mut PgConnection, mark: &Mark) -> sqlx::Result<()> {
         let (server, database) = query_as(
-            "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8, current_database()::text",
+            "SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8, current_database()::text",
         )
         .fetch_one(connection)
         .await?;
@@ -317,7 +325,7 @@ impl Database for Postgres {
     }
 }
 
-const SERVER: &str = "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8";
+const SERVER: &str = "SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8";
 
 /// Servers on some systems cannot watch their clients. Remembered for the whole process: without it a transaction of
 /// a client that is gone ends a little later, and nothing else changes.
@@ -351,7 +359,10 @@ async fn begin(
     if checked {
         text.push_str("; SET LOCAL client_connection_check_interval = 50");
     }
-    let _ = write!(text, "; SELECT pg_advisory_xact_lock({}); SAVEPOINT {GUARD}", mark.key);
+    if !limits.fenced {
+        let _ = write!(text, "; SELECT pg_advisory_xact_lock({})", mark.key);
+    }
+    let _ = write!(text, "; SAVEPOINT {GUARD}");
     PgTransactionManager::begin(connection, Some(AssertSqlSafe(text).into_sql_str())).await
 }
 

@@ -75,7 +75,7 @@ impl Database for Sqlite {
         }
     }
 
-    async fn raise(connection: &mut SqliteConnection, _: &Mark, row: &Row) -> sqlx::Result<bool> {
+    async fn raise(connection: &mut SqliteConnection, _: Option<&Mark>, row: &Row) -> sqlx::Result<bool> {
         query(
             "UPDATE zklock_fence SET token = $3, attempt = $4, writer = $5, \
              updated_at = CAST((julianday('now') - 2440587.5) * 86400000 AS integer) \
