@@ -162,6 +162,11 @@ impl Call {
         rest.stand.take()
     }
 
+    #[cfg(test)]
+    pub(super) fn waits_without_a_task(&self) -> bool {
+        self.rest().stand.is_some()
+    }
+
     /// Goes on with a task.
     pub(super) fn takes_task(self: &Arc<Self>, first: Option<(Arc<Session>, First)>) {
         let timer = self.rest().timer.take();

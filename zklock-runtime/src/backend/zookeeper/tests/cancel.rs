@@ -8,9 +8,13 @@ use std::{
 
 use super::{
     super::{answer::Setback, attempt::Attempt, fair as fair_lock, plain as plain_lock},
-    support::{Peer, SOON, chroot, count, release, request, until},
+    support::{Peer, SOON, chroot, count, release, request, until, within},
 };
-use crate::{backend::Request, hold::Hold};
+use crate::{
+    backend::{Backend, Request},
+    error::LostReason,
+    hold::Hold,
+};
 
 /// Polls `future` so many times and then drops it.
 struct Polls<F> {
@@ -109,6 +113,79 @@ async fn a_wait_cancelled_at_every_poll_leaves_nothing_and_blocks_nobody() {
         release(peer.acquired("/a", is_fair).await).await;
         until("nothing is left", async || count(server, &chroot, "/a").await == 0).await;
     }
+}
+
+/// Without a task: the caller itself asks, and waits behind one of its own session.
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_nothing_and_blocks_nobody() {
+    let (server, chroot) = chroot("calls").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    for is_fair in [true, false] {
+        let path = format!("/{is_fair}");
+        // While the answer is on its way.
+        for _ in 0..20 {
+            let mut asking = peer.acquire(request(&path, is_fair, SOON));
+            assert!(polled(&mut asking).await.is_none());
+        }
+        // While it waits, in front of another one and behind it.
+        let hold = peer.acquired(&path, is_fair).await;
+        let mut given_up = peer.acquire(request(&path, is_fair, SOON));
+        assert!(polled(&mut given_up).await.is_none());
+        let session = peer.session().unwrap();
+        let is_there = async |number| match is_fair {
+            true => count(server, &chroot, &path).await == number,
+            false => session.local.queue(&path).waiting() == number - 1,
+        };
+        until("one waits", async || is_there(2).await).await;
+        let kept = peer.start(request(&path, is_fair, SOON));
+        until("two wait", async || is_there(3).await).await;
+        drop(given_up);
+        until("one has left", async || is_there(2).await).await;
+        hold.release();
+        let next = within(SOON, kept).await.unwrap().unwrap();
+        assert!(next.is_held());
+        release(next).await;
+        drop(session);
+        until("nothing is left", async || count(server, &chroot, &path).await == 0).await;
+    }
+    let session = peer.session().unwrap();
+    until("the janitor is done", async || session.janitor.deletes().pending == 0).await;
+    assert_eq!(session.local.count(), 0);
+}
+
+/// Without a timer, they hear of it only if they are told.
+#[tokio::test]
+async fn calls_that_wait_without_a_task_hear_of_the_end_of_the_session() {
+    let (_, chroot) = chroot("parked").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    for is_fair in [true, false] {
+        let hold = peer.acquired(&format!("/{is_fair}"), is_fair).await;
+        let session = peer.session().unwrap();
+        let (call, answer) = peer.call(request(&format!("/{is_fair}"), is_fair, SOON));
+        if is_fair {
+            fair_lock::start(&call, &session);
+        } else {
+            plain_lock::start(&call, &session);
+        }
+        until("it waits", async || call.waits_without_a_task()).await;
+        session.end(LostReason::SessionExpired);
+        // On the next session nobody is before it.
+        let next = within(SOON, answer).await.unwrap().unwrap();
+        assert!(!call.waits_without_a_task() && next.is_held());
+        release(next).await;
+        drop(hold);
+    }
+}
+
+/// Polls once.
+async fn polled<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|context| {
+        Poll::Ready(match Pin::new(&mut *future).poll(context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        })
+    })
+    .await
 }
 
 impl Peer {
