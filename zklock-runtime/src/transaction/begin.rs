@@ -34,8 +34,8 @@ pub(crate) async fn begin<'a, DB: Database>(
     let Ok(runtime) = Handle::try_current() else {
         return Err(failed(hold, "a transaction needs a Tokio runtime, and there is none here"));
     };
-    let begin = Begin { pool, hold: hold.clone(), spec, engine: engine.clone(), fence: fence.clone(), grace };
-    let begun = Unbroken::new(runtime, |reply| begin.run(reply)).await;
+    let work = Begin { pool, hold: hold.clone(), spec, engine: engine.clone(), fence: fence.clone(), grace };
+    let begun = Unbroken::new(runtime, |reply| work.run(reply)).await;
     begun.unwrap_or_else(|_| Err(failed(hold, "the Tokio runtime is shutting down")))
 }
 

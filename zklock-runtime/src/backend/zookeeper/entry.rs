@@ -30,14 +30,14 @@ pub(super) fn try_once(attempt: &Attempt<'_>, then: impl FnOnce(Tried) + Send + 
     birth(attempt, presence.way(), presence, uuid, then);
 }
 
-/// Creates our contender, and its directory where that is missing. `tried`: what has come of a first try. Cancel-safe.
-pub(super) async fn enter(attempt: &Attempt<'_>, tried: Option<Tried>) -> Result<Contender, Setback> {
+/// Creates our contender, and its directory where that is missing. `first`: what has come of a try before. Cancel-safe.
+pub(super) async fn enter(attempt: &Attempt<'_>, first: Option<Tried>) -> Result<Contender, Setback> {
     attempt.is(Stage::Asking);
     let session = attempt.session;
     let path = attempt.path();
     let directory = attempt.node();
     let presence = session.directories.enter(directory);
-    let mut tried = tried;
+    let mut first = first;
     let mut uuid = nodes::attempt();
     // We may not create in the node above, so the directory must have been made by somebody else.
     let mut only_join = false;
@@ -47,22 +47,21 @@ pub(super) async fn enter(attempt: &Attempt<'_>, tried: Option<Tried>) -> Result
             // Somebody deletes what we make, as quickly as we make it.
             backoff.pause().await;
         }
-        let born = match tried.take() {
-            Some(tried) => tried,
-            None => {
-                let way = match presence.way() {
-                    Way::Found if only_join => Way::Join,
-                    way => way,
-                };
-                let (sender, answered) = oneshot::channel();
-                birth(attempt, way, session.directories.enter(directory), uuid, move |tried| {
-                    let _ = sender.send(tried);
-                });
-                // Without an answer the engine has stopped.
-                answered.await.map_err(|_| Setback::Failed(Error::Closed))?
-            }
+        let tried = if let Some(tried) = first.take() {
+            tried
+        } else {
+            let way = match presence.way() {
+                Way::Found if only_join => Way::Join,
+                way => way,
+            };
+            let (sender, answered) = oneshot::channel();
+            birth(attempt, way, session.directories.enter(directory), uuid, move |tried| {
+                let _ = sender.send(tried);
+            });
+            // Without an answer the engine has stopped.
+            answered.await.map_err(|_| Setback::Failed(Error::Closed))?
         };
-        match born? {
+        match tried? {
             Birth::Born(contender) => return Ok(contender),
             // Under the old uuid the stray would be found again, in place of the next node; and in a directory made
             // anew the next node could have the stray's name, so that the stray's delete took it away.

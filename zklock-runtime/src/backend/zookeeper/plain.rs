@@ -82,7 +82,7 @@ pub(super) fn start(call: &Arc<Call>, session: &Arc<Session>) {
 pub(super) async fn acquire(attempt: &Attempt<'_>, first: Option<First>) -> Result<(), Setback> {
     let session = attempt.session;
     let queue = session.local.queue(attempt.node());
-    let (stand, mut tried) = match first {
+    let (stand, mut outcome) = match first {
         Some(First::Stand(call::Stand::Plain(stand))) => (Some(stand), None),
         Some(First::Plain(stand, tried)) => (Some(stand), Some(tried)),
         Some(First::Stand(call::Stand::Fair(_)) | First::Fair(_)) | None => (None, None),
@@ -124,27 +124,26 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, first: Option<First>) -> Resu
                     others = give_way(attempt, &queue).await?;
                     continue;
                 }
-                let born = match tried.take() {
-                    Some(tried) => tried,
-                    None => {
-                        tries.pause().await;
-                        // What was granted to us is taken back when the session is not confirmed: no use in asking before
-                        // it is.
-                        session.stands().await?;
-                        let (sender, answered) = oneshot::channel();
-                        let whom = if passes_by {
-                            For::This(place.newcomer(attempt.call.claim(nodes::attempt())))
-                        } else {
-                            For::First(queue.ask())
-                        };
-                        ask(attempt, queue.clone(), whom, tries.is_contended, move |tried| {
-                            let _ = sender.send(tried);
-                        });
-                        // Without an answer the engine has stopped.
-                        answered.await.map_err(|_| Setback::Failed(Error::Closed))?
-                    }
+                let birth = if let Some(birth) = outcome.take() {
+                    birth
+                } else {
+                    tries.pause().await;
+                    // What was granted to us is taken back when the session is not confirmed: no use in asking before
+                    // it is.
+                    session.stands().await?;
+                    let (sender, answered) = oneshot::channel();
+                    let whom = if passes_by {
+                        For::This(place.newcomer(attempt.call.claim(nodes::attempt())))
+                    } else {
+                        For::First(queue.ask())
+                    };
+                    ask(attempt, queue.clone(), whom, tries.is_contended, move |birth| {
+                        let _ = sender.send(birth);
+                    });
+                    // Without an answer the engine has stopped.
+                    answered.await.map_err(|_| Setback::Failed(Error::Closed))?
                 };
-                match born? {
+                match birth? {
                     // Granted to whoever was first by then.
                     Birth::Born => passes_by = false,
                     Birth::Refused(zk::Error::NodeExists) => {

@@ -132,9 +132,12 @@ async fn a_call_that_is_dropped_leaves_nothing_and_blocks_nobody() {
         let mut given_up = peer.acquire(request(&path, is_fair, SOON));
         assert!(polled(&mut given_up).await.is_none());
         let session = peer.session().unwrap();
-        let is_there = async |number| match is_fair {
-            true => count(server, &chroot, &path).await == number,
-            false => session.local.queue(&path).waiting() == number - 1,
+        let is_there = async |number| {
+            if is_fair {
+                count(server, &chroot, &path).await == number
+            } else {
+                session.local.queue(&path).waiting() == number - 1
+            }
         };
         until("one waits", async || is_there(2).await).await;
         let kept = peer.start(request(&path, is_fair, SOON));
