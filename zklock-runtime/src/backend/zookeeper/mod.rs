@@ -1,9 +1,10 @@
 //! Locks on a ZooKeeper ensemble.
 //!
-//! One session for a `Locks`, shared by all its locks ([`session`], kept by [`supervisor`]). A fair lock is a
-//! directory of contenders ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`], wanted by the
-//! tasks of a session in a queue of their own, [`local`]). What was
-//! created ([`entry`]) is owned by a value ([`contender`]) that hands it to the [`janitor`] when dropped. One persistent
+//! One session for a `Locks`, shared by all its locks ([`session`], kept by [`supervisor`]). Each [`call`] starts on the thread
+//! of its caller and has a task of its own only where it must do more than wait. A fair lock is a directory of contenders
+//! ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`], wanted by the tasks of a session in a queue
+//! of their own, [`local`]). What was created ([`entry`]) is owned by a value ([`contender`]) that hands it to the
+//! [`janitor`] when dropped; what is written travels together ([`group`]). One persistent
 //! node at the root of the server is ours and stays, whatever the chroot: the id of the ensemble ([`ensemble::NODE`]).
 //!
 //! **Assumed**: all servers of an ensemble have the same limits for session timeouts (`minSessionTimeout`,

@@ -662,8 +662,10 @@ impl State {
             });
             let session = &mut self.sessions[number];
             if !is_present {
-                session.last = None;
                 session.made = None;
+            }
+            if session.is_over {
+                session.last = None;
             }
             session.lines.retain(|line, _| lines.contains(line) || session.last == Some(*line));
             if !surveys {
