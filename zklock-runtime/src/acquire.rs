@@ -104,7 +104,8 @@ fn enter_again(locks: &Locks, outer: &Arc<Hold>, options: LockOptions) -> Result
     }
     outer.check().map_err(|reason| outer.error(reason))?;
     let hold = Hold::nested(outer, options);
-    locks.reaper().watch_new(&hold);
+    // Not as a new one: the outer hold may have been taken away at this moment, and its overseer with it.
+    locks.reaper().watch(&hold);
     Ok(hold)
 }
 

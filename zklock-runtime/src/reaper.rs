@@ -114,6 +114,7 @@ impl Reaper {
 
     /// The same for a hold that nobody else knows yet, and that knows us.
     pub(crate) fn watch_new(&self, hold: &Arc<Hold>) {
+        debug_assert!(hold.is_overseen(), "nobody would take it out of the table");
         let is_closed = {
             let mut table = self.table();
             let entry = Entry::Deadline(hold.clone());

@@ -215,6 +215,11 @@ impl Hold {
         self.slot().overseer.get_or_insert(overseer);
     }
 
+    /// Whether somebody is told of its end.
+    pub(crate) fn is_overseen(&self) -> bool {
+        self.slot().overseer().is_some()
+    }
+
     /// Not to be told anything with the slot locked: it may look into it.
     fn overseer(&self) -> Option<Arc<dyn Overseer>> {
         self.slot().overseer().cloned()

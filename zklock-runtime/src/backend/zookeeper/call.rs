@@ -162,6 +162,12 @@ impl Call {
         rest.stand.take()
     }
 
+    /// As when its caller goes away.
+    #[cfg(test)]
+    pub(super) fn is_left(self: &Arc<Self>) {
+        drop(Caller(self.clone()));
+    }
+
     #[cfg(test)]
     pub(super) fn waits_without_a_task(&self) -> bool {
         self.rest().stand.is_some()
@@ -180,7 +186,11 @@ impl Call {
         let mut timer = self.home.engine.timers().sleep_until(at);
         let waker = Waker::from(self.clone());
         if Pin::new(&mut timer).poll(&mut Context::from_waker(&waker)).is_pending() {
-            self.rest().timer = Some(timer);
+            let mut rest = self.rest();
+            // Kept for a caller that has just left, it would keep the call, and be set again and again.
+            if !rest.is_left {
+                rest.timer = Some(timer);
+            }
         } else if at <= Tick::now() {
             self.is_due();
         } else {
@@ -190,9 +200,12 @@ impl Call {
     }
 
     /// Its timer has run out.
-    fn is_due(self: &Arc<Self>) {
+    pub(super) fn is_due(self: &Arc<Self>) {
         if let Some((session, stand)) = self.takes_stand() {
             return self.takes_task(Some((session, First::Stand(stand))));
+        }
+        if !self.outlet.is_open() {
+            return;
         }
         // An answer of the server is still to come, or was there just now.
         let now = Tick::now();

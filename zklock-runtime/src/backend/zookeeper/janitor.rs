@@ -109,8 +109,8 @@ impl Job {
                         complained = true;
                         error!(
                             target: "zklock", node = &*self.node.path, %reason,
-                            "a node of ours cannot be deleted, so its lock stays taken until the session ends; grant \
-                             the right DELETE on the node above it"
+                            "a node of ours cannot be deleted, so its lock stays taken for all other processes until the \
+                             session ends; grant the right DELETE on the node above it"
                         );
                     }
                     self.done = None;

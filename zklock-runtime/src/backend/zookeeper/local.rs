@@ -292,6 +292,11 @@ impl State {
         self.held.is_none() && self.node.is_none() && !self.is_asking
     }
 
+    /// Whether only the server keeps the first one waiting.
+    fn is_asked_for_first(&self) -> bool {
+        self.held.is_none() && self.node.is_none() && self.is_asking
+    }
+
     fn wake_first(&self) {
         if self.is_open()
             && let Some((_, waiter)) = self.waiting.first_key_value()
@@ -364,8 +369,10 @@ pub(super) struct Newcomer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Granted,
-    /// For others of this process, or for the answer to a create.
+    /// For others of this process.
     Waits,
+    /// For the answer to a create, whose node it will have.
+    HasAsked,
     /// Asks the server for the node. `gives_way`: others first.
     Asks {
         gives_way: bool,
@@ -383,6 +390,8 @@ impl Place {
         if passes_by || (is_first && state.is_open()) {
             let gives_way = state.is_open() && state.share.is_used_up(self.queue.limit, Tick::now());
             Standing::Asks { gives_way }
+        } else if is_first && state.is_asked_for_first() {
+            Standing::HasAsked
         } else {
             Standing::Waits
         }

@@ -58,7 +58,10 @@ pub(super) fn start(call: &Arc<Call>, session: &Arc<Session>) {
                 let Some((_, call::Stand::Plain(stand))) = called.takes_stand() else { return };
                 match (stand.0.standing(false), tried) {
                     (Standing::Granted, _) => {}
-                    (Standing::Waits, Ok(_)) => called.waits(&asked, call::Stand::Plain(stand)),
+                    (Standing::Waits, Ok(_)) => {
+                        called.progress.is(Stage::Queueing);
+                        called.waits(&asked, call::Stand::Plain(stand));
+                    }
                     (_, tried) => called.takes_task(Some((asked, First::Plain(stand, tried)))),
                 }
             };
@@ -101,9 +104,11 @@ pub(super) async fn acquire(attempt: &Attempt<'_>, first: Option<First>) -> Resu
     loop {
         match place.standing(passes_by) {
             Standing::Granted => return Ok(()),
-            Standing::Waits => {
+            waits @ (Standing::Waits | Standing::HasAsked) => {
                 others = None;
-                attempt.is(Stage::Queueing);
+                if waits == Standing::Waits {
+                    attempt.is(Stage::Queueing);
+                }
                 tokio::select! {
                     () = place.changed() => {}
                     () = &mut over => return Err(Setback::SessionOver),

@@ -266,3 +266,30 @@ async fn a_future_that_is_never_polled_does_nothing() {
     release(peer.lock("/b").await).await;
     assert!(server.node(&format!("{}/a", chroot.path())).await.unwrap().is_none());
 }
+
+/// What travels with the delete of our last node in a directory need not ask which directory it is, which would be a write to
+/// it. One of them all must: it tells in which transaction they were made.
+#[tokio::test]
+async fn of_locks_taken_again_at_once_one_is_counted() {
+    let (server, chroot) = chroot("again").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let seen = async |path: &str| {
+        let node = server.node(&format!("{}{path}", chroot.path())).await.unwrap().unwrap();
+        (node.czxid, node.version)
+    };
+    let mut holds = (peer.lock("/a").await, peer.lock("/b").await);
+    // Whether they travel together is for the engine's thread to say, which is only slow to be woken.
+    until("two that follow others, one of them uncounted", async || {
+        let before = (seen("/a").await, seen("/b").await);
+        let tokens = (holds.0.token(), holds.1.token());
+        holds.0.release();
+        holds.1.release();
+        holds = tokio::join!(peer.lock("/a"), peer.lock("/b"));
+        assert!(holds.0.token() > tokens.0 && holds.1.token() > tokens.1);
+        let after = (seen("/a").await, seen("/b").await);
+        after.0 == before.0 || after.1 == before.1
+    })
+    .await;
+    release(holds.0).await;
+    release(holds.1).await;
+}

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     backend::{Backend, Request},
+    clock::Tick,
     error::LostReason,
     hold::Hold,
 };
@@ -178,6 +179,20 @@ async fn calls_that_wait_without_a_task_hear_of_the_end_of_the_session() {
         release(next).await;
         drop(hold);
     }
+}
+
+/// Its timer may run out at the moment when the caller goes: set again, it would keep the call, second after second.
+#[tokio::test]
+async fn nothing_keeps_a_call_whose_caller_has_left() {
+    let (_, chroot) = chroot("left").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let endless = Request { wait_until: Tick::NEVER, ..request("/a", true, SOON) };
+    let (call, answer) = peer.call(endless);
+    call.is_left();
+    call.is_due();
+    let kept = Arc::downgrade(&call);
+    drop((call, answer));
+    assert!(kept.upgrade().is_none());
 }
 
 /// Polls once.

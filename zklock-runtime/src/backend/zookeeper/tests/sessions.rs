@@ -5,10 +5,13 @@ use zookeeper_client as zk;
 
 use super::{
     super::{
+        Config,
         contender::{OwnNode, Place},
         group::Created,
     },
-    support::{Peer, SESSION, SOON, chroot, count, fair, is_queued, release, request, until, within},
+    support::{
+        Peer, SESSION, SOON, chroot, config, count, fair, is_queued, plain, release, request, until, within,
+    },
 };
 use crate::{
     backend::Backend,
@@ -315,4 +318,26 @@ async fn many_take_turns_and_some_give_up() {
             assert_eq!(session.janitor.deletes().refused, 0);
         }
     }
+}
+
+/// Who hears nothing for longer than a second is not told that others have the lock.
+#[tokio::test]
+async fn a_server_that_does_not_answer_is_not_somebody_else() {
+    let server = Server::start().await.unwrap();
+    // So long that the connection still counts as good when the wait is over.
+    let config = Config { session_timeout: 10 * SESSION, ..config(&server.url(), "a") };
+    let peer = Peer::with(config).await.unwrap();
+    release(peer.lock("/fair").await).await;
+    release(peer.run_for("/plain").await).await;
+    server.pause().unwrap();
+    let wait = Duration::from_secs(2);
+    let (fair, plain) = tokio::join!(
+        within(SOON, peer.acquire(fair("/fair", wait))),
+        within(SOON, peer.acquire(plain("/plain", wait)))
+    );
+    assert!(peer.session().unwrap().validity.is_connected());
+    for error in [fair.unwrap_err(), plain.unwrap_err()] {
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    }
+    server.resume().unwrap();
 }
