@@ -125,14 +125,14 @@ mod tests {
 
     #[tokio::test]
     async fn it_sees_that_nobody_waits() {
-        let (seen, sees) = oneshot::channel();
+        let (gone, notice) = oneshot::channel();
         let mut work = Unbroken::<()>::new(Handle::current(), |mut reply| async move {
             reply.closed().await;
-            let _ = seen.send(());
+            let _ = gone.send(());
         });
         assert!(is_pending(&mut work));
         drop(work);
-        sees.await.unwrap();
+        notice.await.unwrap();
     }
 
     #[tokio::test]

@@ -59,8 +59,8 @@ struct State {
     nodes: Vec<Node>,
     sessions: [Session; 2],
     contenders: Vec<Contender>,
-    /// Nodes that are to be deleted, and with them the directory.
-    jobs: Vec<(Name, bool)>,
+    /// Nodes that are to be deleted.
+    jobs: Vec<Job>,
     faults: Faults,
     /// Whose grant broke a promise.
     wrong: Option<&'static str>,
@@ -70,6 +70,16 @@ struct State {
 struct Node {
     name: Name,
     who: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Job {
+    name: Name,
+    session: usize,
+    /// The directory goes too.
+    with_directory: bool,
+    /// In which one the node was made, where that is known.
+    made_in: Option<u8>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -169,6 +179,8 @@ enum Task {
 enum Action {
     Start(usize),
     Create(usize),
+    /// In one transaction with the delete of a node before it.
+    CreateWith(usize, usize),
     Lose(usize),
     Deliver(usize),
     /// The waiter's task goes on.
@@ -218,7 +230,14 @@ impl State {
                         actions.push(Action::Start(who));
                     }
                 }
-                Phase::Asked if is_up => actions.push(Action::Create(who)),
+                Phase::Asked if is_up => {
+                    actions.push(Action::Create(who));
+                    let leaves = |job: &Job| {
+                        job.session == setup.session_of[who] && !job.with_directory && self.stands(&job.name)
+                    };
+                    let leaving = (0..self.jobs.len()).filter(|&job| leaves(&self.jobs[job]));
+                    actions.extend(leaving.map(|job| Action::CreateWith(who, job)));
+                }
                 Phase::Made { is_cancelled, .. } if is_up => {
                     actions.push(Action::Deliver(who));
                     if self.faults.losses > 0 {
@@ -299,7 +318,11 @@ impl State {
         let mut next = self.clone();
         match action {
             Action::Start(who) => next.contenders[who].phase = Phase::Asked,
-            Action::Create(who) => next.create(setup, who),
+            Action::Create(who) => next.create(setup, who, None),
+            Action::CreateWith(who, job) => {
+                let job = next.delete(job);
+                next.create(setup, who, job.made_in);
+            }
             Action::Lose(who) => {
                 next.faults.losses -= 1;
                 if let Phase::Made { is_alone, .. } = &mut next.contenders[who].phase {
@@ -315,9 +338,7 @@ impl State {
             }
             Action::Release(who) => next.release(setup, who),
             Action::Delete(job) => {
-                let (name, with_directory) = next.jobs.remove(job);
-                next.nodes.retain(|node| node.name != name);
-                if with_directory && next.nodes.is_empty() {
+                if next.delete(job).with_directory && next.nodes.is_empty() {
                     next.directory = None;
                 }
             }
@@ -366,7 +387,14 @@ impl State {
         *contender = Contender { attempt: contender.attempt + 1, phase: Phase::Idle };
     }
 
-    fn create(&mut self, setup: &Setup, who: usize) {
+    fn delete(&mut self, job: usize) -> Job {
+        let job = self.jobs.remove(job);
+        self.nodes.retain(|node| node.name != job.name);
+        job
+    }
+
+    /// `left`: the directory that a node of ours leaves at the same time.
+    fn create(&mut self, setup: &Setup, who: usize, left: Option<u8>) {
         let (directory, counter) = self.directory.unwrap_or_else(|| {
             self.directories += 1;
             self.sessions[setup.session_of[who]].made = Some(self.directories);
@@ -376,9 +404,9 @@ impl State {
         let uuid = Uuid::from_u128((who as u128) << 8 | u128::from(self.contenders[who].attempt));
         let name: Name = format!("{}{counter:010}", nodes::prefix(uuid)).into();
         self.nodes.push(Node { name: name.clone(), who });
-        // Where a node of ours is believed to stand, nothing is asked of the directory.
-        let believed =
-            self.sessions[setup.session_of[who]].last.filter(|&last| self.is_occupied(setup, who, last));
+        // Where a node of ours stood, or is believed to stand, nothing is asked of the directory.
+        let last = self.sessions[setup.session_of[who]].last;
+        let believed = left.or_else(|| last.filter(|&last| self.is_occupied(setup, who, last)));
         let own = Own { name, sequence: counter, line: believed.unwrap_or(directory), is_seen_gone: false };
         let is_alone = believed.is_none() && self.nodes.len() == 1;
         self.contenders[who].phase = Phase::Made { own, is_alone, is_cancelled: false };
@@ -397,7 +425,7 @@ impl State {
         };
         let session = &mut self.sessions[setup.session_of[who]];
         if is_cancelled {
-            self.take_away(who, own);
+            self.take_away(setup, who, own);
             return;
         }
         if session.last.is_none_or(|last| last < own.line) {
@@ -406,7 +434,7 @@ impl State {
         let is_known = session.last == Some(own.line);
         if !is_known || !session.lines.entry(own.line).or_default().takes(own.sequence) {
             // A line of its own.
-            own.line = u8::MAX - u8::try_from(who).expect("there are few");
+            own.line = Self::own_line(who);
         }
         let entrant = Entrant { who, name: own.name.clone(), is_stirred: false };
         session.lines.entry(own.line).or_default().enter(own.sequence, is_alone, entrant);
@@ -578,7 +606,7 @@ impl State {
             }
             Phase::Queued { own, .. } => {
                 let (line, sequence) = (own.line, own.sequence);
-                self.take_away(who, own);
+                self.take_away(setup, who, own);
                 self.withdraw(setup, who, line, sequence, false);
             }
             _ => {}
@@ -590,7 +618,7 @@ impl State {
         let session = setup.session_of[who];
         let (line, sequence, is_gone) = (own.line, own.sequence, own.is_seen_gone);
         let behind = self.behind(session, line, sequence);
-        self.take_away(who, own);
+        self.take_away(setup, who, own);
         let passes = !is_gone || setup.mutation == Some(Mutation::PassByGone);
         let mut without = self.line(session, line).clone();
         without.leave(sequence, !is_gone);
@@ -613,7 +641,7 @@ impl State {
             && self.sessions[session].last == Some(line)
         {
             if let Some(job) = self.jobs.last_mut() {
-                job.1 = true;
+                job.with_directory = true;
             }
             self.sessions[session].last = None;
         }
@@ -626,9 +654,20 @@ impl State {
     }
 
     /// Hands its node to the janitor.
-    fn take_away(&mut self, who: usize, own: Own) {
+    fn take_away(&mut self, setup: &Setup, who: usize, own: Own) {
         self.contenders[who].phase = Phase::Done;
-        self.jobs.push((own.name, false));
+        let is_known = own.line < Self::own_line(self.contenders.len());
+        self.jobs.push(Job {
+            name: own.name,
+            session: setup.session_of[who],
+            with_directory: false,
+            made_in: is_known.then_some(own.line),
+        });
+    }
+
+    /// The line of one who stands in none.
+    fn own_line(who: usize) -> u8 {
+        u8::MAX - u8::try_from(who).expect("there are few")
     }
 
     /// Forgets what nobody looks at any more.
@@ -673,7 +712,7 @@ impl State {
             }
         }
         let nodes = &self.nodes;
-        self.jobs.retain(|(name, _)| nodes.iter().any(|node| node.name == *name));
+        self.jobs.retain(|job| nodes.iter().any(|node| node.name == job.name));
         self.jobs.sort();
     }
 
