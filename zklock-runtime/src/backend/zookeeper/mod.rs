@@ -25,6 +25,7 @@ mod entry;
 mod fair;
 mod group;
 mod inspect;
+mod io;
 mod janitor;
 mod line;
 mod local;
@@ -114,9 +115,10 @@ impl ZooKeeper {
         let handle = engine.handle().clone();
         let opening = config.clone();
         let current = on_engine(&engine, move |gone| async move {
+            let io = io::Io::start().expect("thread");
             let mut last = None;
             let opened = tokio::select! {
-                opened = open(&opening, &handle, &mut last) => opened,
+                opened = open(&opening, &handle, &io, &mut last) => opened,
                 () = sleep_until(&handle, wait_until) => Err(match last {
                     Some(error @ Error::Unavailable { .. }) => error,
                     _ => opening.unavailable(None),
@@ -125,7 +127,7 @@ impl ZooKeeper {
             };
             let first = opened.map_err(|error| after(started, error))?;
             let (current, receiver) = watch::channel(Current::Live(first.0.clone()));
-            handle.spawn(supervisor::supervise(opening, first, current, closed));
+            handle.spawn(supervisor::supervise(opening, first, io, current, closed));
             Ok(receiver)
         })
         .await?;
@@ -237,11 +239,12 @@ async fn live(
 async fn open(
     config: &Arc<Config>,
     handle: &tokio::runtime::Handle,
+    io: &Arc<io::Io>,
     last: &mut Option<Error>,
 ) -> Result<(Arc<Session>, zk::StateWatcher), Error> {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     loop {
-        match Session::open(config, handle).await {
+        match Session::open(config, handle, io).await {
             Err(error @ Error::Unavailable { .. }) => *last = Some(error),
             opened => return opened,
         }

@@ -39,6 +39,7 @@ use crate::{
 pub(super) struct Session {
     pub(super) config: Arc<Config>,
     pub(super) handle: Handle,
+    pub(super) io: Arc<super::io::Io>,
     pub(super) identity: Identity,
     /// As negotiated.
     pub(super) timeout: Duration,
@@ -91,12 +92,14 @@ impl Session {
     pub(super) async fn open(
         config: &Arc<Config>,
         handle: &Handle,
+        io: &Arc<super::io::Io>,
     ) -> Result<(Arc<Self>, zk::StateWatcher), Error> {
+        let servers = config.address.servers();
         let mut connector = zk::Client::connector().with_session_timeout(config.session_timeout);
         for (scheme, auth) in &config.auth {
             connector = connector.with_auth(scheme, auth);
         }
-        let client = connector.connect(&config.address.servers()).await.map_err(|error| match error {
+        let client = io.spawn(async move { connector.connect(&servers).await }).await.map_err(|error| match error {
             zk::Error::AuthFailed => Error::Refused {
                 path: None,
                 reason: "the credentials (`auth`) were not taken; check scheme and password".into(),
@@ -118,6 +121,7 @@ impl Session {
         let session = Self {
             config: config.clone(),
             handle: handle.clone(),
+            io: io.clone(),
             identity,
             timeout,
             home,

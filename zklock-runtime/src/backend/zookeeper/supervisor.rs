@@ -30,6 +30,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 pub(super) async fn supervise(
     config: Arc<Config>,
     first: (Arc<Session>, zk::StateWatcher),
+    io: Arc<super::io::Io>,
     current: watch::Sender<Current>,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -56,7 +57,7 @@ pub(super) async fn supervise(
         current.send_replace(Current::None(None));
         session.end(reason);
         let next = tokio::select! {
-            next = reopen(&config, &handle, &current, session.timeout) => next,
+            next = reopen(&config, &handle, &io, &current, session.timeout) => next,
             _ = closing.wait_for(|closing| *closing) => {
                 current.send_replace(Current::Closed);
                 return;
@@ -70,6 +71,7 @@ pub(super) async fn supervise(
 async fn reopen(
     config: &Arc<Config>,
     handle: &tokio::runtime::Handle,
+    io: &Arc<super::io::Io>,
     current: &watch::Sender<Current>,
     negotiated: Duration,
 ) -> (Arc<Session>, zk::StateWatcher) {
@@ -78,7 +80,7 @@ async fn reopen(
     loop {
         // Many clients lose their sessions together: they must not come back together.
         backoff.pause().await;
-        let opened = timeout(patience, Session::open(config, handle)).await;
+        let opened = timeout(patience, Session::open(config, handle, io)).await;
         let error = match opened {
             Ok(Ok(session)) => return session,
             Ok(Err(error)) => error,

@@ -167,7 +167,7 @@ pub(super) fn write(
     state.starting = true;
     state.senders += 1;
     drop(state);
-    session.handle.spawn(send_all(session.clone()));
+    session.io.spawn(send_all(session.clone())).detach();
 }
 
 /// One sender: as long as there is something to be written.
@@ -196,7 +196,7 @@ async fn send_all(session: Arc<Session>) {
         };
         for wish in alone {
             let session = session.clone();
-            session.handle.clone().spawn(async move { send(&session, vec![wish]).await });
+            session.io.clone().spawn(async move { send(&session, vec![wish]).await }).detach();
         }
         if !company.is_empty() {
             send(&session, company).await;
