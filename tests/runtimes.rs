@@ -420,7 +420,7 @@ async fn counts(zookeeper: &ZooKeeper) -> Outcome<Counts> {
     for task in fs::read_dir("/proc/self/task")? {
         // One that ends meanwhile is gone.
         let Ok(name) = fs::read_to_string(task?.path().join("comm")) else { continue };
-        if name.trim() == "zklock" {
+        if name.starts_with("zklock") {
             threads.push(name.trim().to_owned());
         }
     }

@@ -23,7 +23,8 @@ use crate::error::{Cause, Error, LostReason};
 /// What came of one try.
 pub(super) type Tried = Result<Birth, Setback>;
 
-/// Asks for our contender once, from any thread. `then` is told what came of it, on the engine's thread or at once.
+/// Asks for our contender once, from any thread. `then` is told what came of it, on the thread that speaks with
+/// the server or at once.
 pub(super) fn try_once(attempt: &Attempt<'_>, then: impl FnOnce(Tried) + Send + Sync + 'static) {
     let presence = attempt.session.directories.enter(attempt.node());
     let uuid = nodes::attempt();

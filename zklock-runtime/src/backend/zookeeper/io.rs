@@ -1,46 +1,159 @@
-use std::{fmt, future::Future, io, sync::Arc, thread};
+use std::{
+    fmt,
+    future::Future,
+    io,
+    sync::{Arc, Weak},
+    thread,
+};
 
-use async_executor::{Executor, Task};
-use spawns_core::Spawn;
+use async_executor::Executor;
 use tokio::sync::oneshot;
 
 /// The thread that speaks with the servers.
 ///
-/// The client library waits for its sockets on a thread of its own unless whoever runs it does so: then an answer would
-/// come by way of two threads more than it must.
+/// The client library runs on whatever executor it is given, and waits for its sockets on the thread that runs it, if that
+/// knows how to wait for them; else on one more. With an executor of our own, an answer wakes one thread and that wakes
+/// the caller; on a runtime of tokio, it would be two.
 pub(super) struct Io {
-    executor: Arc<Executor<'static>>,
+    tasks: Tasks,
     /// Dropped to end the thread.
-    _stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<()>,
+    /// Its other end is dropped when the thread is about to end.
+    running: oneshot::Receiver<()>,
 }
 
-struct Spawner(Arc<Executor<'static>>);
-
-impl Spawn for Spawner {
-    fn spawn(&self, task: spawns_core::Task) {
-        self.0.spawn(Box::into_pin(task.future)).detach();
-    }
-}
+/// Gives tasks to the thread. Does not keep it: each task may have one of these.
+#[derive(Clone)]
+pub(super) struct Tasks(Weak<Executor<'static>>);
 
 impl Io {
-    pub(super) fn start() -> io::Result<Arc<Self>> {
+    pub(super) fn start() -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel::<()>();
+        let (alive, running) = oneshot::channel();
         let executor = Arc::new(Executor::new());
-        let spawner = Spawner(executor.clone());
+        let tasks = Tasks(Arc::downgrade(&executor));
+        let spawner = tasks.clone();
         thread::Builder::new().name("zklock-io".into()).spawn(move || {
+            // What the library spawns, it spawns from here.
             let _scope = spawns_core::enter(&spawner);
-            let _ = async_io::block_on(spawner.0.run(stopped));
+            // Until nobody can send any more; what is not done by then is dropped with the executor. A task that panics does
+            // not come up through here.
+            let _ = async_io::block_on(executor.run(stopped));
+            drop(executor);
+            drop(alive);
         })?;
-        Ok(Arc::new(Self { executor, _stop: stop }))
+        Ok(Self { tasks, stop, running })
     }
 
-    pub(super) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> Task<T> {
-        self.executor.spawn(task)
+    /// Resolves when the thread has let go of everything.
+    pub(super) async fn end(self) {
+        let Self { stop, running, .. } = self;
+        drop(stop);
+        // Nothing is ever sent.
+        let _ = running.await;
+    }
+
+    pub(super) fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 }
 
-impl fmt::Debug for Io {
+impl Tasks {
+    /// Drops it where the thread has ended.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(executor) = self.0.upgrade() {
+            executor.spawn(task).detach();
+        }
+    }
+
+    /// Nothing, where the thread has ended or `task` panics. Cancel-safe: dropping it drops `task`.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (done, is_done) = oneshot::channel();
+        // To wait for the task itself would be to panic with it.
+        let _task = self.0.upgrade()?.spawn(async move {
+            let _ = done.send(task.await);
+        });
+        is_done.await.ok()
+    }
+}
+
+/// For the library.
+impl spawns_core::Spawn for Tasks {
+    fn spawn(&self, task: spawns_core::Task) {
+        self.spawn(Box::into_pin(task.future));
+    }
+}
+
+impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Io").finish_non_exhaustive()
+        f.debug_struct("Tasks").field("is_over", &(self.0.strong_count() == 0)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_panics_takes_nobody_with_it() {
+        let io = Io::start().unwrap();
+        let (go, gone) = oneshot::channel::<()>();
+        let (done, is_done) = oneshot::channel();
+        io.tasks().spawn(async move {
+            gone.await.unwrap();
+            done.send(()).unwrap();
+        });
+        assert_eq!(io.tasks().run(async { panic!("a library that panics") }).await, None::<()>);
+        assert_eq!(io.tasks().run(async { 1 }).await, Some(1));
+        go.send(()).unwrap();
+        is_done.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn its_tasks_end_with_it_and_none_keeps_it() {
+        let io = Io::start().unwrap();
+        let tasks = io.tasks().clone();
+        let (alive, is_dropped) = oneshot::channel::<()>();
+        let (started, is_started) = oneshot::channel();
+        let kept = tasks.clone();
+        tasks.spawn(async move {
+            started.send(()).unwrap();
+            pending::<()>().await;
+            drop((alive, kept));
+        });
+        is_started.await.unwrap();
+        io.end().await;
+        assert!(is_dropped.await.is_err());
+        // Once the executor is gone; a task that gets in before is dropped with it.
+        assert_eq!(tasks.run(pending::<()>()).await, None);
+        let (alive, is_dropped) = oneshot::channel::<()>();
+        tasks.spawn(async move {
+            pending::<()>().await;
+            drop(alive);
+        });
+        assert!(is_dropped.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn who_no_longer_waits_stops_the_task() {
+        let io = Io::start().unwrap();
+        let (alive, is_dropped) = oneshot::channel::<()>();
+        let (started, is_started) = oneshot::channel();
+        let mut task = Box::pin(io.tasks().run(async move {
+            started.send(()).unwrap();
+            pending::<()>().await;
+            drop(alive);
+        }));
+        tokio::select! {
+            _ = &mut task => unreachable!(),
+            started = is_started => started.unwrap(),
+        }
+        drop(task);
+        assert!(is_dropped.await.is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Locks on a ZooKeeper ensemble.
 //!
-//! One session for a `Locks`, shared by all its locks ([`session`], kept by [`supervisor`]). Each [`call`] starts on the thread
+//! One session for a `Locks`, shared by all its locks ([`session`], kept by [`supervisor`]), which speaks with the server on a
+//! thread of its own ([`io`]). Each [`call`] starts on the thread
 //! of its caller and has a task of its own only where it must do more than wait. A fair lock is a directory of contenders
 //! ([`fair`], whose decision is [`queue`]), an unfair one a plain node ([`plain`], wanted by the tasks of a session in a queue
 //! of their own, [`local`]). What was created ([`entry`]) is owned by a value ([`contender`]) that hands it to the
@@ -54,6 +55,7 @@ use self::{
     answer::Setback,
     backoff::Backoff,
     call::{Call, Home},
+    io::Io,
     session::Session,
     supervisor::Current,
 };
@@ -115,7 +117,8 @@ impl ZooKeeper {
         let handle = engine.handle().clone();
         let opening = config.clone();
         let current = on_engine(&engine, move |gone| async move {
-            let io = io::Io::start().expect("thread");
+            let io = Io::start()
+                .map_err(|error| Error::Config { reason: format!("cannot start a thread: {error}") })?;
             let mut last = None;
             let opened = tokio::select! {
                 opened = open(&opening, &handle, &io, &mut last) => opened,
@@ -239,12 +242,12 @@ async fn live(
 async fn open(
     config: &Arc<Config>,
     handle: &tokio::runtime::Handle,
-    io: &Arc<io::Io>,
+    io: &Io,
     last: &mut Option<Error>,
 ) -> Result<(Arc<Session>, zk::StateWatcher), Error> {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     loop {
-        match Session::open(config, handle, io).await {
+        match Session::open(config, handle, io.tasks()).await {
             Err(error @ Error::Unavailable { .. }) => *last = Some(error),
             opened => return opened,
         }

@@ -24,6 +24,7 @@ use super::{
     directories::Directories,
     ensemble,
     group::{Created, Group},
+    io::Tasks,
     janitor::Janitor,
     local::LocalQueues,
     looks::Looks,
@@ -39,7 +40,8 @@ use crate::{
 pub(super) struct Session {
     pub(super) config: Arc<Config>,
     pub(super) handle: Handle,
-    pub(super) io: Arc<super::io::Io>,
+    /// Those that speak with the server.
+    pub(super) tasks: Tasks,
     pub(super) identity: Identity,
     /// As negotiated.
     pub(super) timeout: Duration,
@@ -92,14 +94,16 @@ impl Session {
     pub(super) async fn open(
         config: &Arc<Config>,
         handle: &Handle,
-        io: &Arc<super::io::Io>,
+        tasks: &Tasks,
     ) -> Result<(Arc<Self>, zk::StateWatcher), Error> {
         let servers = config.address.servers();
         let mut connector = zk::Client::connector().with_session_timeout(config.session_timeout);
         for (scheme, auth) in &config.auth {
             connector = connector.with_auth(scheme, auth);
         }
-        let client = io.spawn(async move { connector.connect(&servers).await }).await.map_err(|error| match error {
+        let client = tasks.run(async move { connector.connect(&servers).await }).await;
+        // None: the library has panicked.
+        let client = client.ok_or_else(|| config.unavailable(None))?.map_err(|error| match error {
             zk::Error::AuthFailed => Error::Refused {
                 path: None,
                 reason: "the credentials (`auth`) were not taken; check scheme and password".into(),
@@ -121,7 +125,7 @@ impl Session {
         let session = Self {
             config: config.clone(),
             handle: handle.clone(),
-            io: io.clone(),
+            tasks: tasks.clone(),
             identity,
             timeout,
             home,

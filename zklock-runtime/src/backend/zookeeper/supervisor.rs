@@ -8,7 +8,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 use zookeeper_client as zk;
 
-use super::{Config, attempt::node_gone, backoff::Backoff, session::Session, witness};
+use super::{Config, attempt::node_gone, backoff::Backoff, io::Io, session::Session, witness};
 use crate::{
     clock::Tick,
     error::{Error, LostReason},
@@ -30,8 +30,23 @@ const CLOSING: Duration = Duration::from_secs(2);
 pub(super) async fn supervise(
     config: Arc<Config>,
     first: (Arc<Session>, zk::StateWatcher),
-    io: Arc<super::io::Io>,
+    io: Io,
     current: watch::Sender<Current>,
+    closing: watch::Receiver<bool>,
+) {
+    keep(&config, first, &io, &current, closing).await;
+    if timeout(CLOSING, io.end()).await.is_err() {
+        debug!(target: "zklock", "the thread that speaks with the server has not ended in time");
+    }
+    // Whoever closes waits until this end is dropped.
+    drop(current);
+}
+
+async fn keep(
+    config: &Arc<Config>,
+    first: (Arc<Session>, zk::StateWatcher),
+    io: &Io,
+    current: &watch::Sender<Current>,
     mut closing: watch::Receiver<bool>,
 ) {
     let handle = tokio::runtime::Handle::current();
@@ -50,14 +65,13 @@ pub(super) async fn supervise(
             if timeout(CLOSING, closed).await.is_err() {
                 debug!(target: "zklock", "the session was not closed in time; the server ends it when it times out");
             }
-            current.send_replace(Current::Closed);
             return;
         }
         warn!(target: "zklock", session = %format_args!("{:#x}", session.id()), %reason, "session over, building a new one");
         current.send_replace(Current::None(None));
         session.end(reason);
         let next = tokio::select! {
-            next = reopen(&config, &handle, &io, &current, session.timeout) => next,
+            next = reopen(config, &handle, io, current, session.timeout) => next,
             _ = closing.wait_for(|closing| *closing) => {
                 current.send_replace(Current::Closed);
                 return;
@@ -71,7 +85,7 @@ pub(super) async fn supervise(
 async fn reopen(
     config: &Arc<Config>,
     handle: &tokio::runtime::Handle,
-    io: &Arc<super::io::Io>,
+    io: &Io,
     current: &watch::Sender<Current>,
     negotiated: Duration,
 ) -> (Arc<Session>, zk::StateWatcher) {
@@ -80,7 +94,7 @@ async fn reopen(
     loop {
         // Many clients lose their sessions together: they must not come back together.
         backoff.pause().await;
-        let opened = timeout(patience, Session::open(config, handle, io)).await;
+        let opened = timeout(patience, Session::open(config, handle, io.tasks())).await;
         let error = match opened {
             Ok(Ok(session)) => return session,
             Ok(Err(error)) => error,

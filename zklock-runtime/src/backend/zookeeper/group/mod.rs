@@ -91,7 +91,7 @@ pub(super) enum Step {
     Count,
 }
 
-/// Told of the outcome, on the engine's thread.
+/// Told of the outcome, on the thread that speaks with the server.
 type Then = Box<dyn FnOnce(Result<Written, Failure>) + Send + Sync>;
 
 struct Wish {
@@ -146,8 +146,8 @@ impl Group {
     }
 }
 
-/// Has it written, from any thread. `then` is told of the outcome on the engine's thread, or at once when the session is
-/// over; it is dropped with that thread.
+/// Has it written, from any thread. `then` is told of the outcome on the thread that speaks with the server, or at once when
+/// the session is over; it is dropped with that thread.
 pub(super) fn write(
     session: &Arc<Session>,
     write: Write,
@@ -167,7 +167,7 @@ pub(super) fn write(
     state.starting = true;
     state.senders += 1;
     drop(state);
-    session.io.spawn(send_all(session.clone())).detach();
+    session.tasks.spawn(send_all(session.clone()));
 }
 
 /// One sender: as long as there is something to be written.
@@ -196,7 +196,7 @@ async fn send_all(session: Arc<Session>) {
         };
         for wish in alone {
             let session = session.clone();
-            session.io.clone().spawn(async move { send(&session, vec![wish]).await }).detach();
+            session.tasks.clone().spawn(async move { send(&session, vec![wish]).await });
         }
         if !company.is_empty() {
             send(&session, company).await;
