@@ -18,7 +18,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The thread that a `Locks` owns, with a small runtime of its own.
 ///
-/// Sessions, heartbeats, the reaper and the connections that stop transactions live here: a user's runtime may be
+/// Heartbeats, the reaper and the connections that stop transactions live here: a user's runtime may be
 /// blocked by a body or gone with its test, and neither may cost a lock.
 #[derive(Debug)]
 pub(crate) struct Engine {
