@@ -13,7 +13,9 @@ use super::{
     answer::Setback,
     attempt::{Attempt, Progress, Stage},
     bell::Bell,
-    entry, fair, inspect, live,
+    entry, fair, inspect,
+    io::Tasks,
+    live,
     outlet::{Answer, Claim, Outlet},
     plain,
     session::Session,
@@ -30,6 +32,7 @@ use crate::{
 /// What all calls of one `Locks` share.
 pub(super) struct Home {
     pub(super) engine: Arc<Engine>,
+    pub(super) tasks: Tasks,
     pub(super) config: Arc<Config>,
     pub(super) current: watch::Receiver<Current>,
 }
@@ -37,8 +40,8 @@ pub(super) struct Home {
 /// One call of `acquire`.
 ///
 /// Most need no task of their own: what is to be written is handed over on the caller's thread, the answer grants the
-/// lock or finds the place in line, and whoever gives the lock back grants it to the next. A task on the engine's thread
-/// takes over where more is to be done than to wait.
+/// lock or finds the place in line, and whoever gives the lock back grants it to the next. A task on the thread that
+/// speaks with the server takes over where more is to be done than to wait.
 pub(super) struct Call {
     home: Arc<Home>,
     pub(super) request: Request,
@@ -147,7 +150,7 @@ impl Call {
     /// There is more to do for it than to wait. From any thread and under any lock, since nothing is done here.
     pub(super) fn is_told(self: &Arc<Self>) {
         let call = self.clone();
-        self.home.engine.handle().spawn(async move {
+        self.home.tasks.spawn(async move {
             if let Some((session, stand)) = call.takes_stand() {
                 let attended = Attended(call);
                 attended.0.run(Some((session, First::Stand(stand)))).await;
@@ -178,7 +181,7 @@ impl Call {
         let timer = self.rest().timer.take();
         drop(timer);
         let attended = Attended(self.clone());
-        self.home.engine.handle().spawn(async move { attended.0.run(first).await });
+        self.home.tasks.spawn(async move { attended.0.run(first).await });
     }
 
     /// Has itself looked after at `at`, as long as it has no task.
@@ -214,7 +217,7 @@ impl Call {
         }
         let Some(answer) = self.outlet.take() else { return };
         let call = self.clone();
-        self.home.engine.handle().spawn(async move {
+        self.home.tasks.spawn(async move {
             let failed = call.in_full(call.timed_out()).await;
             let _ = answer.send(Err(failed));
         });

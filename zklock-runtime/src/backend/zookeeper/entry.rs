@@ -182,7 +182,7 @@ fn birth(
             Kind::Refusal => then(Ok(Birth::Refused(step, error))),
             Kind::Unknown => {
                 debug!(target: "zklock", directory = &**presence.path(), %error, "the answer to a create was lost");
-                asking.handle.clone().spawn(async move {
+                asking.tasks.clone().spawn(async move {
                     let prefix = format!("{}/{}", presence.path(), nodes::prefix(uuid));
                     then(match find(&asking, presence.path(), &prefix, place).await {
                         Ok(Found::Ours(born)) => born.contender(asking, presence, way, uuid),
@@ -197,7 +197,7 @@ fn birth(
     match way {
         Way::Bare => {
             let creating = session.clone();
-            session.handle.spawn(async move { answered(create(&creating, &prefix, &tag).await) });
+            session.tasks.spawn(async move { answered(create(&creating, &prefix, &tag).await) });
         }
         Way::Join | Way::Found => {
             let founds = way == Way::Found;

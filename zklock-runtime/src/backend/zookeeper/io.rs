@@ -1,13 +1,13 @@
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     io,
     sync::{Arc, Weak},
     thread,
 };
 
 use async_executor::Executor;
-use tokio::sync::oneshot;
+use tokio::{runtime::Handle, sync::oneshot};
 
 /// The thread that speaks with the servers.
 ///
@@ -24,14 +24,18 @@ pub(super) struct Io {
 
 /// Gives tasks to the thread. Does not keep it: each task may have one of these.
 #[derive(Clone)]
-pub(super) struct Tasks(Weak<Executor<'static>>);
+pub(super) struct Tasks {
+    executor: Weak<Executor<'static>>,
+    /// The runtime whose timers they use.
+    engine: Handle,
+}
 
 impl Io {
-    pub(super) fn start() -> io::Result<Self> {
+    pub(super) fn start(engine: &Handle) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel::<()>();
         let (alive, running) = oneshot::channel();
         let executor = Arc::new(Executor::new());
-        let tasks = Tasks(Arc::downgrade(&executor));
+        let tasks = Tasks { executor: Arc::downgrade(&executor), engine: engine.clone() };
         let spawner = tasks.clone();
         thread::Builder::new().name("zklock-io".into()).spawn(move || {
             // What the library spawns, it spawns from here.
@@ -61,8 +65,8 @@ impl Io {
 impl Tasks {
     /// Drops it where the thread has ended.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        if let Some(executor) = self.0.upgrade() {
-            executor.spawn(task).detach();
+        if let Some(executor) = self.executor.upgrade() {
+            executor.spawn(self.with_timers(task)).detach();
         }
     }
 
@@ -73,23 +77,34 @@ impl Tasks {
     ) -> Option<T> {
         let (done, is_done) = oneshot::channel();
         // To wait for the task itself would be to panic with it.
-        let _task = self.0.upgrade()?.spawn(async move {
+        let _task = self.executor.upgrade()?.spawn(self.with_timers(async move {
             let _ = done.send(task.await);
-        });
+        }));
         is_done.await.ok()
+    }
+
+    fn with_timers<T, F: Future<Output = T>>(&self, task: F) -> impl Future<Output = T> + use<T, F> {
+        let engine = self.engine.clone();
+        let mut task = Box::pin(task);
+        poll_fn(move |context| {
+            let _here = engine.enter();
+            task.as_mut().poll(context)
+        })
     }
 }
 
 /// For the library.
 impl spawns_core::Spawn for Tasks {
     fn spawn(&self, task: spawns_core::Task) {
-        self.spawn(Box::into_pin(task.future));
+        if let Some(executor) = self.executor.upgrade() {
+            executor.spawn(Box::into_pin(task.future)).detach();
+        }
     }
 }
 
 impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tasks").field("is_over", &(self.0.strong_count() == 0)).finish()
+        f.debug_struct("Tasks").field("is_over", &(self.executor.strong_count() == 0)).finish()
     }
 }
 
@@ -101,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_panics_takes_nobody_with_it() {
-        let io = Io::start().unwrap();
+        let io = Io::start(&Handle::current()).unwrap();
         let (go, gone) = oneshot::channel::<()>();
         let (done, is_done) = oneshot::channel();
         io.tasks().spawn(async move {
@@ -116,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn its_tasks_end_with_it_and_none_keeps_it() {
-        let io = Io::start().unwrap();
+        let io = Io::start(&Handle::current()).unwrap();
         let tasks = io.tasks().clone();
         let (alive, is_dropped) = oneshot::channel::<()>();
         let (started, is_started) = oneshot::channel();
@@ -141,7 +156,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_no_longer_waits_stops_the_task() {
-        let io = Io::start().unwrap();
+        let io = Io::start(&Handle::current()).unwrap();
         let (alive, is_dropped) = oneshot::channel::<()>();
         let (started, is_started) = oneshot::channel();
         let mut task = Box::pin(io.tasks().run(async move {

@@ -89,7 +89,7 @@ impl Job {
         group::write(&session, write, is_risky, move |answer| match self.judge(answer) {
             Outcome::Done => {}
             outcome => {
-                self.session.handle.clone().spawn(self.see_through(outcome));
+                self.session.tasks.clone().spawn(self.see_through(outcome));
             }
         });
     }

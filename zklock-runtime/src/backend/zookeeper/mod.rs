@@ -116,12 +116,12 @@ impl ZooKeeper {
         let started = Tick::now();
         let handle = engine.handle().clone();
         let opening = config.clone();
-        let current = on_engine(&engine, move |gone| async move {
-            let io = Io::start()
+        let (tasks, current) = on_engine(&engine, move |gone| async move {
+            let io = Io::start(&handle)
                 .map_err(|error| Error::Config { reason: format!("cannot start a thread: {error}") })?;
             let mut last = None;
             let opened = tokio::select! {
-                opened = open(&opening, &handle, &io, &mut last) => opened,
+                opened = open(&opening, &io, &mut last) => opened,
                 () = sleep_until(&handle, wait_until) => Err(match last {
                     Some(error @ Error::Unavailable { .. }) => error,
                     _ => opening.unavailable(None),
@@ -130,11 +130,12 @@ impl ZooKeeper {
             };
             let first = opened.map_err(|error| after(started, error))?;
             let (current, receiver) = watch::channel(Current::Live(first.0.clone()));
+            let tasks = io.tasks().clone();
             handle.spawn(supervisor::supervise(opening, first, io, current, closed));
-            Ok(receiver)
+            Ok((tasks, receiver))
         })
         .await?;
-        Ok(Self { home: Arc::new(Home { engine, config, current }), closing })
+        Ok(Self { home: Arc::new(Home { engine, tasks, config, current }), closing })
     }
 }
 
@@ -241,13 +242,12 @@ async fn live(
 /// The first session, `last` being what the last try failed with.
 async fn open(
     config: &Arc<Config>,
-    handle: &tokio::runtime::Handle,
     io: &Io,
     last: &mut Option<Error>,
 ) -> Result<(Arc<Session>, zk::StateWatcher), Error> {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     loop {
-        match Session::open(config, handle, io.tasks()).await {
+        match Session::open(config, io.tasks()).await {
             Err(error @ Error::Unavailable { .. }) => *last = Some(error),
             opened => return opened,
         }

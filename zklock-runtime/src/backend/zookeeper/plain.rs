@@ -325,7 +325,7 @@ impl<T: FnOnce(Tried) + Send + Sync + 'static> Pending<T> {
             Kind::Refusal => self.ends(Ok(Birth::Refused(error))),
             Kind::Unknown => {
                 debug!(target: "zklock", node = &*self.path, %error, "the answer to a create was lost");
-                self.session.handle.clone().spawn(async move {
+                self.session.tasks.clone().spawn(async move {
                     match find(&self.session, &self.path, self.uuid).await {
                         Ok(Some(czxid)) => self.born(Created { czxid, place }),
                         Ok(None) => self.ends(Ok(Birth::NotMade)),

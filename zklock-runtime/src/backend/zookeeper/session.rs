@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, watch},
-};
+use tokio::sync::{Notify, watch};
 use tracing::warn;
 use zookeeper_client as zk;
 
@@ -39,7 +36,6 @@ use crate::{
 /// One session with the ensemble, from its connection to its end. All nodes of ours belong to one, and go with it.
 pub(super) struct Session {
     pub(super) config: Arc<Config>,
-    pub(super) handle: Handle,
     /// Those that speak with the server.
     pub(super) tasks: Tasks,
     pub(super) identity: Identity,
@@ -93,7 +89,6 @@ impl Session {
     /// Connects, makes the chroot where it is missing, and has the session confirmed once.
     pub(super) async fn open(
         config: &Arc<Config>,
-        handle: &Handle,
         tasks: &Tasks,
     ) -> Result<(Arc<Self>, zk::StateWatcher), Error> {
         let servers = config.address.servers();
@@ -124,7 +119,6 @@ impl Session {
         let states = client.state_watcher();
         let session = Self {
             config: config.clone(),
-            handle: handle.clone(),
             tasks: tasks.clone(),
             identity,
             timeout,

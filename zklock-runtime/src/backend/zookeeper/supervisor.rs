@@ -49,7 +49,6 @@ async fn keep(
     current: &watch::Sender<Current>,
     mut closing: watch::Receiver<bool>,
 ) {
-    let handle = tokio::runtime::Handle::current();
     let (mut session, mut states) = first;
     loop {
         current.send_replace(Current::Live(session.clone()));
@@ -71,7 +70,7 @@ async fn keep(
         current.send_replace(Current::None(None));
         session.end(reason);
         let next = tokio::select! {
-            next = reopen(config, &handle, io, current, session.timeout) => next,
+            next = reopen(config, io, current, session.timeout) => next,
             _ = closing.wait_for(|closing| *closing) => {
                 current.send_replace(Current::Closed);
                 return;
@@ -84,7 +83,6 @@ async fn keep(
 
 async fn reopen(
     config: &Arc<Config>,
-    handle: &tokio::runtime::Handle,
     io: &Io,
     current: &watch::Sender<Current>,
     negotiated: Duration,
@@ -94,7 +92,7 @@ async fn reopen(
     loop {
         // Many clients lose their sessions together: they must not come back together.
         backoff.pause().await;
-        let opened = timeout(patience, Session::open(config, handle, io.tasks())).await;
+        let opened = timeout(patience, Session::open(config, io.tasks())).await;
         let error = match opened {
             Ok(Ok(session)) => return session,
             Ok(Err(error)) => error,
@@ -246,7 +244,7 @@ impl<'a> Pulse<'a> {
         for node in self.session.unwatched() {
             let session = self.session.clone();
             // Ends with the node, or with the session.
-            self.session.handle.spawn(async move {
+            self.session.tasks.spawn(async move {
                 if node_gone(&session, &node).await.is_ok() {
                     session.is_gone(&node);
                 }

@@ -45,9 +45,9 @@ impl<F: Future> Future for Polls<F> {
 /// after a while.
 async fn cancelled(peer: &Peer, request: Request, polls: u32) -> Option<Result<Arc<Hold>, Setback>> {
     let session = peer.session().unwrap();
-    let handle = session.handle.clone();
+    let tasks = session.tasks.clone();
     let (call, mut answer) = peer.call(request);
-    let task = handle.spawn(async move {
+    let task = tasks.run(async move {
         let attempt = Attempt { session: &session, call: &call };
         let work = async {
             if call.request.options.fair {

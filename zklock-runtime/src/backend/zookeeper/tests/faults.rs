@@ -386,7 +386,7 @@ async fn what_another_session_has_made_does_not_prove_the_old_one() {
     // The next connection carries these first.
     let made: Vec<_> = (0..8).map(|i| peer.start(plain(&format!("/b{i}"), 2 * SOON))).collect();
     tokio::task::yield_now().await;
-    let asked = session.handle.spawn(async {
+    let asked = session.tasks.run(async {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }

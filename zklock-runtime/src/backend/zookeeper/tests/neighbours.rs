@@ -137,7 +137,7 @@ async fn a_directory_that_was_deleted_and_made_anew_unseen_is_not_taken_for_the_
     waiting.push(peer.start(fair("/a", SOON)));
     waiting.push(peer.start(fair("/b", SOON)));
     // In the thread that both of them were sent from.
-    peer.session().unwrap().handle.spawn(async {}).await.unwrap();
+    peer.session().unwrap().tasks.run(async {}).await.unwrap();
     answers.release();
     is_queued(server, &chroot, "/b", 1).await;
     assert!(theirs.is_held());
