@@ -73,8 +73,8 @@ impl Attempt<'_> {
     }
 
     /// The node of the lock, below the chroot.
-    pub(super) fn node(&self) -> &str {
-        self.path().as_str()
+    pub(super) fn node(&self) -> &Arc<str> {
+        self.path().shared()
     }
 
     /// The same as seen from the root, for messages and the fence.
@@ -112,7 +112,8 @@ impl Attempt<'_> {
 
 /// Resolves when the node is gone, or another one in its place.
 pub(super) async fn node_gone(session: &Session, node: &Node) -> Result<(), Setback> {
-    let path = &*node.path;
+    let path = node.path();
+    let path = &*path;
     loop {
         let answer = session.ask(|client| async move { client.check_and_watch_stat(path).await }).await?;
         match answer {

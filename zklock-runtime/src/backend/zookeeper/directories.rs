@@ -85,17 +85,15 @@ impl Directories {
     /// How many directories without contenders are remembered.
     const MOST: usize = 4096;
 
-    pub(super) fn enter(self: &Arc<Self>, path: &str) -> Presence {
+    pub(super) fn enter(self: &Arc<Self>, path: &Arc<str>) -> Presence {
         let mut known = self.lock();
         known.make_room();
-        let all = &mut known.all;
-        let path = all.get_key_value(path).map_or_else(|| path.into(), |(path, _)| path.clone());
-        let directory = all.entry(path.clone()).or_default();
+        let directory = known.all.entry(path.clone()).or_default();
         directory.contenders += 1;
         if directory.use_of_it == Use::Left {
             directory.use_of_it = Use::Again;
         }
-        Presence { directories: self.clone(), path }
+        Presence { directories: self.clone(), path: path.clone() }
     }
 
     /// Others are in it, whom we did not see: it is there, and not ours to take away.
@@ -232,29 +230,29 @@ mod tests {
     #[test]
     fn only_the_last_contender_takes_away_what_was_made_here() {
         let directories = Arc::new(Directories::default());
-        let first = directories.enter("/a");
+        let first = directories.enter(&"/a".into());
         assert!(!first.exists());
         first.was_made_in(5);
-        let second = directories.enter("/a");
+        let second = directories.enter(&"/a".into());
         assert!(second.exists());
         assert!(!first.leave_last(5));
         drop(first);
         assert!(second.leave_last(5));
         drop(second);
-        assert!(!directories.enter("/a").exists());
+        assert!(!directories.enter(&"/a".into()).exists());
     }
 
     #[test]
     fn where_we_come_back_it_is_left_to_the_server() {
         let directories = Arc::new(Directories::default());
         for (czxid, is_once) in [(5, true), (6, false), (7, false)] {
-            let presence = directories.enter("/a");
+            let presence = directories.enter(&"/a".into());
             presence.was_made_in(czxid);
             assert_eq!(presence.leave_last(czxid), is_once);
             // The server has swept it.
             presence.is_missing();
         }
-        let other = directories.enter("/b");
+        let other = directories.enter(&"/b".into());
         other.was_made_in(8);
         assert!(other.leave_last(8));
     }
@@ -262,18 +260,18 @@ mod tests {
     #[test]
     fn what_others_made_or_use_stays() {
         let directories = Arc::new(Directories::default());
-        let found = directories.enter("/a");
+        let found = directories.enter(&"/a".into());
         found.is_there();
         assert!(!found.leave_last(5));
-        let other_incarnation = directories.enter("/b");
+        let other_incarnation = directories.enter(&"/b".into());
         other_incarnation.was_made_in(5);
         assert!(!other_incarnation.leave_last(6));
-        let shared = directories.enter("/c");
+        let shared = directories.enter(&"/c".into());
         shared.was_made_in(5);
         directories.is_shared("/c");
         assert!(!shared.leave_last(5));
         // Made once, left standing, and used by others since: not ours any more.
-        let later = directories.enter("/b");
+        let later = directories.enter(&"/b".into());
         assert!(later.exists());
         assert!(!later.leave_last(5));
     }
@@ -281,9 +279,9 @@ mod tests {
     #[test]
     fn no_more_than_so_many_are_remembered() {
         let directories = Arc::new(Directories::default());
-        let kept = directories.enter("/kept");
+        let kept = directories.enter(&"/kept".into());
         for i in 0..3 * Directories::MOST {
-            directories.enter(&format!("/{i}")).is_there();
+            directories.enter(&format!("/{i}").into()).is_there();
         }
         assert!(directories.lock().all.len() <= Directories::MOST);
         assert!(directories.lock().all.contains_key(kept.path()));
@@ -296,7 +294,7 @@ mod tests {
         let mut times = 0;
         for i in 0..4 * Directories::MOST {
             let most = directories.lock().most;
-            held.push(directories.enter(&format!("/{i}")));
+            held.push(directories.enter(&format!("/{i}").into()));
             times += usize::from(directories.lock().most != most);
         }
         assert!((1..=3).contains(&times), "{times} times");

@@ -70,8 +70,8 @@ impl Candidate for Claimant {
 }
 
 impl<C: Candidate> Waits for Entrant<C> {
-    fn name(&self) -> &str {
-        self.candidate.node().name()
+    fn is_named(&self, name: &str) -> bool {
+        self.candidate.node().is_named(name)
     }
 
     fn stir(&mut self) {
@@ -345,7 +345,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{
-        super::{group::Created, nodes},
+        super::{group::Created, nodes::Name},
         *,
     };
 
@@ -408,8 +408,8 @@ mod tests {
     }
 
     fn node(sequence: i32) -> Arc<Node> {
-        let path = format!("/a/{}{sequence:010}", nodes::prefix(Uuid::nil()));
-        Node::new(&path, Created { czxid: sequence.into(), place: 0 })
+        let name = Name { uuid: Uuid::nil(), sequence };
+        Node::contender("/a".into(), name, Created { czxid: sequence.into(), place: 0 })
     }
 
     /// Lets contenders of ours enter, the first of them alone.

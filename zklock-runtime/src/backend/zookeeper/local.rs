@@ -445,12 +445,11 @@ impl LocalQueues {
         Arc::new(Self { limit, all: Mutex::default() })
     }
 
-    pub(super) fn queue(self: &Arc<Self>, path: &str) -> Arc<LocalQueue> {
+    pub(super) fn queue(self: &Arc<Self>, path: &Arc<str>) -> Arc<LocalQueue> {
         let mut all = self.lock();
         if let Some(queue) = all.get(path).and_then(Weak::upgrade) {
             return queue;
         }
-        let path: Arc<str> = path.into();
         let queue = Arc::new(LocalQueue {
             path: path.clone(),
             queues: self.clone(),
@@ -458,7 +457,7 @@ impl LocalQueues {
             state: Mutex::default(),
             settled: Notify::new(),
         });
-        all.insert(path, Arc::downgrade(&queue));
+        all.insert(path.clone(), Arc::downgrade(&queue));
         queue
     }
 

@@ -28,8 +28,8 @@ struct Waiter<W> {
 
 /// What the order must know of who waits in it.
 pub(super) trait Waits {
-    /// The name of its node.
-    fn name(&self) -> &str;
+    /// Whether its node has this name.
+    fn is_named(&self, name: &str) -> bool;
 
     /// What is known of its place has changed.
     fn stir(&mut self);
@@ -221,7 +221,7 @@ impl<W: Waits> Order<W> {
         let mut found: Vec<(i32, Before)> = Vec::new();
         for (index, name) in names.iter().enumerate() {
             let Some(sequence) = nodes::sequence(name) else { continue };
-            let is_waiting = self.waiting.get(&sequence).is_some_and(|waiter| waiter.who.name() == *name);
+            let is_waiting = self.waiting.get(&sequence).is_some_and(|waiter| waiter.who.is_named(name));
             listed += usize::from(is_waiting || self.holder == Some(sequence));
             if !is_waiting {
                 continue;

@@ -27,6 +27,7 @@ use super::{
     janitor::Janitor,
     local::LocalQueues,
     looks::Looks,
+    nodes::Name,
     witness::{self, Identity},
 };
 use crate::{
@@ -77,8 +78,10 @@ enum Use {
 #[derive(Debug)]
 pub(super) struct Node {
     key: u64,
-    /// Below the chroot.
-    pub(super) path: Arc<str>,
+    /// Below the chroot: its own, or that of the directory that it is in.
+    path: Arc<str>,
+    /// That of a contender, in its directory.
+    name: Option<Name>,
     pub(super) czxid: i64,
     /// Which one of those made in that transaction.
     pub(super) place: u16,
@@ -317,20 +320,42 @@ impl Use {
 }
 
 impl Node {
-    pub(super) fn new(path: &str, created: Created) -> Arc<Self> {
+    /// One that is the lock itself.
+    pub(super) fn plain(path: Arc<str>, created: Created) -> Arc<Self> {
+        Self::new(path, None, created)
+    }
+
+    pub(super) fn contender(directory: Arc<str>, name: Name, created: Created) -> Arc<Self> {
+        Self::new(directory, Some(name), created)
+    }
+
+    fn new(path: Arc<str>, name: Option<Name>, created: Created) -> Arc<Self> {
         static KEYS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             key: KEYS.fetch_add(1, Ordering::Relaxed),
-            path: path.into(),
+            path,
+            name,
             czxid: created.czxid,
             place: created.place,
             gone: AtomicBool::new(false),
         })
     }
 
-    /// The node's own name.
-    pub(super) fn name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or_default()
+    /// Below the chroot.
+    pub(super) fn path(&self) -> Arc<str> {
+        match self.name {
+            Some(name) => format!("{}/{name}", self.path).into(),
+            None => self.path.clone(),
+        }
+    }
+
+    /// Its name as a contender.
+    pub(super) fn name(&self) -> Option<Name> {
+        self.name
+    }
+
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.name.is_some() && self.name == Name::read(name)
     }
 
     pub(super) fn is_seen_gone(&self) {

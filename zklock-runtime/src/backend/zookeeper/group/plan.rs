@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_directory_that_a_node_of_ours_leaves_is_the_one_we_know() {
         let directories = Arc::new(Directories::default());
-        let there = ["/a", "/b"].map(|path| directories.enter(path));
+        let there = ["/a", "/b"].map(|path| directories.enter(&path.into()));
         for presence in &there {
             drop(presence.line(5));
         }
