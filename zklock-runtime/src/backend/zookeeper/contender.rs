@@ -23,8 +23,6 @@ pub(super) struct OwnNode {
 pub(super) enum Place {
     Fair {
         presence: Presence,
-        /// The transaction that created the directory, as far as it is known.
-        directory: Option<i64>,
         line: Arc<Line>,
         sequence: i32,
     },
@@ -72,11 +70,12 @@ impl OwnNode {
     fn take_away(&mut self, done: Option<Done>) {
         let Some(place) = self.place.take() else { return };
         let removal = match place {
-            Place::Fair { presence, directory, line, sequence } => {
+            Place::Fair { presence, line, sequence } => {
                 // First: the next one does not wait for the delete.
                 line.leave(sequence, !self.node.is_gone());
-                let is_last = directory.is_some_and(|czxid| line.is_ours() && presence.leave_last(czxid));
-                Removal::Fair { directory: is_last.then(|| presence.path().clone()), made_in: directory }
+                let made_in = line.made_in();
+                let is_last = made_in.is_some_and(|czxid| line.is_ours() && presence.leave_last(czxid));
+                Removal::Fair { directory: is_last.then(|| presence.path().clone()), made_in }
             }
             Place::Plain { queue: None, .. } => Removal::Plain { _going: None },
             Place::Plain { queue: Some(queue), handover } => {

@@ -39,17 +39,16 @@ impl Known {
 #[derive(Debug, Default)]
 struct Directory {
     exists: bool,
-    /// The transaction in which this session created it, as a container.
-    made_in: Option<i64>,
-    /// It was not left empty by us: others use it, and may rely on it (kazoo remembers that a directory exists).
-    shared: bool,
+    /// This session created it, as a container, in the transaction of the line. Not so any more where it was not left empty by
+    /// us: others use it, and may rely on it (kazoo remembers that a directory exists).
+    is_ours: bool,
     /// We may create in it, but not write to it.
     read_only: bool,
     use_of_it: Use,
     /// Contenders of this session, from before their creation to their end.
-    contenders: usize,
-    /// Their line, in the directory that was made in this transaction.
-    line: Option<(i64, Arc<Line>)>,
+    contenders: u32,
+    /// Their line, which knows the transaction that made the directory.
+    line: Option<Arc<Line>>,
 }
 
 /// Whether we come back to it.
@@ -100,17 +99,17 @@ impl Directories {
     pub(super) fn is_shared(&self, path: &str) {
         if let Some(directory) = self.lock().all.get_mut(path) {
             directory.exists = true;
-            directory.shared = true;
+            directory.is_ours = false;
         }
     }
 
     /// All lines that somebody of ours stands in.
     pub(super) fn lines(&self) -> Vec<Arc<Line>> {
-        self.lock().all.values().filter_map(|directory| Some(directory.line.as_ref()?.1.clone())).collect()
+        self.lock().all.values().filter_map(|directory| directory.line.clone()).collect()
     }
 
-    /// The line of a directory as it was last seen, and the transaction that made it.
-    pub(super) fn last_line(&self, path: &str) -> Option<(i64, Arc<Line>)> {
+    /// The line of a directory as it was last seen.
+    pub(super) fn last_line(&self, path: &str) -> Option<Arc<Line>> {
         self.lock().all.get(path)?.line.clone()
     }
 
@@ -123,6 +122,19 @@ impl Directory {
     /// All that is left to say of it when it is gone.
     fn forgotten(&self) -> Self {
         Self { contenders: self.contenders, use_of_it: self.use_of_it, ..Self::default() }
+    }
+
+    /// `None` for an answer that is late, about a directory that is gone.
+    fn line(&mut self, czxid: i64) -> Option<&Arc<Line>> {
+        let last = self.line.as_ref().and_then(|line| line.made_in());
+        if last > Some(czxid) {
+            return None;
+        }
+        if last != Some(czxid) {
+            self.is_ours = false;
+            self.line = Some(Arc::new(Line::of(Some(czxid))));
+        }
+        self.line.as_ref()
     }
 }
 
@@ -166,23 +178,14 @@ impl Presence {
     pub(super) fn was_made_in(&self, czxid: i64) {
         self.with(|directory| {
             directory.exists = true;
-            directory.made_in = Some(czxid);
-            directory.shared = false;
+            directory.is_ours |= directory.line(czxid).is_some();
         });
     }
 
     /// The line of our contenders in the directory that was made in `czxid`.
     pub(super) fn line(&self, czxid: i64) -> Arc<Line> {
-        self.with(|directory| match &directory.line {
-            Some((same, line)) if *same == czxid => line.clone(),
-            // An answer that is late, about a directory that is gone.
-            Some((newer, _)) if *newer > czxid => Arc::default(),
-            _ => {
-                let line = Arc::<Line>::default();
-                directory.line = Some((czxid, line.clone()));
-                line
-            }
-        })
+        let line = self.with(|directory| directory.line(czxid).cloned());
+        line.unwrap_or_else(|| Arc::new(Line::of(Some(czxid))))
     }
 
     pub(super) fn may_not_be_written(&self) {
@@ -196,8 +199,8 @@ impl Presence {
     pub(super) fn leave_last(&self, czxid: i64) -> bool {
         self.with(|directory| {
             let last = directory.contenders == 1
-                && directory.made_in == Some(czxid)
-                && !directory.shared
+                && directory.is_ours
+                && directory.line.as_ref().and_then(|line| line.made_in()) == Some(czxid)
                 && directory.use_of_it == Use::First;
             if last {
                 *directory = Directory { use_of_it: Use::Left, ..directory.forgotten() };
@@ -214,7 +217,7 @@ impl Drop for Presence {
             directory.contenders = directory.contenders.saturating_sub(1);
             if directory.contenders == 0 {
                 // Nobody of ours is left to see a foreign child, or to take the directory away.
-                directory.made_in = None;
+                directory.is_ours = false;
                 if !directory.exists && directory.use_of_it == Use::First {
                     all.remove(&self.path);
                 }

@@ -153,9 +153,9 @@ impl Born {
         let line = self.directory.filter(|_| is_in_order(sequence)).map(|directory| presence.line(directory));
         // Else the directory may have been made anew, and nobody has seen it yet.
         let is_known = line.as_ref().is_none_or(|line| line.takes(sequence));
-        let directory = self.directory.filter(|_| is_known);
-        let line = line.filter(|_| is_known).unwrap_or_default();
-        let place = Place::Fair { presence, directory, line: line.clone(), sequence };
+        let alone = || Arc::new(Line::of(self.directory.filter(|_| is_known)));
+        let line = line.filter(|_| is_known).unwrap_or_else(alone);
+        let place = Place::Fair { presence, line: line.clone(), sequence };
         let own = OwnNode::new(session, node, place);
         Ok(Birth::Born(Contender { own, line, name, is_alone: self.is_alone }))
     }

@@ -182,7 +182,8 @@ fn settle(place: &Place, theirs: &Theirs) {
 async fn survey(attempt: &Attempt<'_>, line: &Arc<Line>, synced: bool) -> Result<(), Setback> {
     attempt.is(Stage::Asking);
     let wanted = line.next_survey();
-    let _turn = line.turn.lock().await;
+    let turn = line.turn();
+    let _turn = turn.lock().await;
     if line.is_surveyed(wanted, synced) {
         return Ok(());
     }
