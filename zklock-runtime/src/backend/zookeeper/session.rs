@@ -61,7 +61,7 @@ pub(super) struct Session {
     ended: Notify,
 }
 
-/// The nodes of this session, by their keys.
+/// The nodes of this session, each by its key.
 #[derive(Default)]
 struct Nodes {
     /// Nothing is granted any more.
