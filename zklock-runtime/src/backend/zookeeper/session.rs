@@ -69,7 +69,8 @@ struct Nodes {
     live: HashMap<usize, Live>,
 }
 
-struct Live {
+/// What is kept of each.
+pub(super) struct Live {
     node: Arc<Node>,
     /// None of a node that waits.
     hold: Option<Weak<Hold>>,
