@@ -61,7 +61,7 @@ fn entering_again_allocates_three_times_more() {
 }
 
 #[test]
-fn ten_thousand_held_locks_take_less_than_six_megabytes() {
+fn ten_thousand_held_locks_take_less_than_eight_megabytes() {
     let _alone = alone();
     let locks = Locks::memory();
     let mut guards: Vec<Guard> = Vec::with_capacity(10_000);
@@ -74,7 +74,7 @@ fn ten_thousand_held_locks_take_less_than_six_megabytes() {
         count(&held)
     );
     assert!(each(&held) <= 500, "{held:?}");
-    assert!(grown <= 6_000_000, "{grown}");
+    assert!(grown <= 8_000_000, "{grown}");
     assert_eq!(locks.snapshot().held.len(), guards.len());
     let given_back = measure(|| drop(guards));
     // The tables keep the size that they have had.
@@ -84,7 +84,7 @@ fn ten_thousand_held_locks_take_less_than_six_megabytes() {
 }
 
 #[test]
-fn ten_thousand_waiters_take_less_than_eleven_megabytes() {
+fn ten_thousand_waiters_take_less_than_fifteen_megabytes() {
     let _alone = alone();
     let locks = Locks::memory();
     let held = held(&locks, 0);
@@ -98,7 +98,7 @@ fn ten_thousand_waiters_take_less_than_eleven_megabytes() {
         count(&waiting)
     );
     assert!(each(&waiting) <= 1_275, "{waiting:?}");
-    assert!(grown <= 11_000_000, "{grown}");
+    assert!(grown <= 15_000_000, "{grown}");
     assert_eq!(locks.snapshot().waiting.len(), waiters.len());
     // Each is given the lock in its turn, and a hold of its own with it.
     drop(held);
