@@ -107,6 +107,12 @@ impl LockPath {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The same, for whoever keeps it: all that is kept of a lock shares one text.
+    #[cfg(feature = "zookeeper")]
+    pub(crate) fn shared(&self) -> &Arc<str> {
+        &self.0
+    }
 }
 
 impl Display for LockPath {

@@ -30,7 +30,6 @@ impl Contender for Nobody {
 fn unwatched(timeout: Option<Duration>, validity: Arc<Validity>) -> Guard {
     let grant = Grant {
         path: LockPath::new("/a").unwrap(),
-        fence_key: "/a".into(),
         options: LockOptions { fair: true, timeout, wait: None, function: "test" },
         token: FencingToken::new(Ensemble::MEMORY, 1, 0, 0),
         attempt: Uuid::new_v4(),

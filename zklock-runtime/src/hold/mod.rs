@@ -1,6 +1,5 @@
 //! One grant, and what may become of it.
 
-mod fence_key;
 mod state;
 #[cfg(test)]
 #[cfg(feature = "sqlx")]
@@ -22,7 +21,7 @@ use tokio::sync::{Notify, futures::OwnedNotified};
 use uuid::Uuid;
 
 use self::state::{Outer, Refusal, Word};
-pub(crate) use self::{fence_key::FenceKey, state::State, validity::Validity};
+pub(crate) use self::{state::State, validity::Validity};
 use crate::{
     clock::Tick,
     error::{Error, LostReason},
@@ -38,7 +37,6 @@ use crate::{
 pub(crate) struct Hold {
     id: u64,
     path: LockPath,
-    fence_key: FenceKey,
     fair: bool,
     function: &'static str,
     token: FencingToken,
@@ -66,7 +64,6 @@ pub(crate) struct Hold {
 /// What a backend says of a grant; one without sessions has no validity.
 pub(crate) struct Grant<V = Arc<Validity>> {
     pub(crate) path: LockPath,
-    pub(crate) fence_key: FenceKey,
     pub(crate) options: LockOptions,
     pub(crate) token: FencingToken,
     /// Names this grant in the fence row and in logs.
@@ -140,8 +137,8 @@ impl Hold {
         expect(dead_code, reason = "memory has read the clock already")
     )]
     pub(crate) fn new(grant: Grant, contender: Box<dyn Contender>) -> Arc<Self> {
-        let Grant { path, fence_key, options, token, attempt, validity } = grant;
-        let grant = Grant { path, fence_key, options, token, attempt, validity: Some(validity) };
+        let Grant { path, options, token, attempt, validity } = grant;
+        let grant = Grant { path, options, token, attempt, validity: Some(validity) };
         Arc::new(Self::granted(Tick::now(), grant, Place::Contender(contender)))
     }
 
@@ -167,8 +164,6 @@ impl Hold {
         let own = options.timeout.map_or(Tick::NEVER, |timeout| now + timeout);
         let grant = Grant {
             path: outer.path.clone(),
-            // That of the grant itself is asked.
-            fence_key: FenceKey::default(),
             options,
             token: outer.token,
             attempt: outer.attempt,
@@ -186,11 +181,10 @@ impl Hold {
         parent: Option<Arc<Self>>,
     ) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
-        let Grant { path, fence_key, options, token, attempt, validity } = grant;
+        let Grant { path, options, token, attempt, validity } = grant;
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             path,
-            fence_key,
             fair: options.fair,
             function: options.function,
             token,
@@ -256,9 +250,12 @@ impl Hold {
         &self.path
     }
 
-    pub(crate) fn fence_key(&self) -> &str {
-        let root = self.root();
-        root.fence_key.of(&root.path, root.validity.as_deref())
+    /// What its fence row is keyed by: the path as all processes on all chroots would write it. Not kept, since most holds
+    /// have no transaction.
+    #[cfg(any(feature = "sqlx", test))]
+    pub(crate) fn fence_key(&self) -> String {
+        let chroot = self.validity.as_ref().map_or("", |validity| validity.chroot());
+        format!("{chroot}{}", self.path)
     }
 
     pub(crate) fn function(&self) -> &'static str {

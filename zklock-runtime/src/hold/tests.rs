@@ -31,7 +31,6 @@ fn hold(path: &str) -> (Arc<Hold>, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let grant = Grant {
         path: LockPath::new(path).unwrap(),
-        fence_key: path.into(),
         options: options(),
         token: FencingToken::new(Ensemble::MEMORY, 1, 0, 0),
         attempt: Uuid::new_v4(),

@@ -187,7 +187,7 @@ impl Row {
     pub(crate) fn new(hold: &Hold, writer: Uuid) -> Self {
         let token = hold.token();
         Self {
-            key: key(hold.fence_key()),
+            key: key(&hold.fence_key()),
             floor: floor(token.ensemble()),
             ensemble: token.ensemble().to_bytes(),
             token: token.to_bytes(),

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     clock::Tick,
-    hold::{FenceKey, Grant, Validity},
+    hold::{Grant, Validity},
     options::LockOptions,
     path::LockPath,
     token::{Ensemble, FencingToken},
@@ -43,14 +43,7 @@ impl Grants {
         options: LockOptions,
     ) -> (Grant<Option<Arc<Validity>>>, u64) {
         let number = self.number(now);
-        let grant = Grant {
-            path,
-            fence_key: FenceKey::default(),
-            options,
-            token: token(number),
-            attempt: self.attempt(),
-            validity: None,
-        };
+        let grant = Grant { path, options, token: token(number), attempt: self.attempt(), validity: None };
         (grant, number)
     }
 

@@ -2,7 +2,6 @@ use std::{fmt, sync::Arc};
 
 use super::{
     directories::Presence,
-    group::Created,
     janitor::{self, Removal},
     line::Line,
     local::{Going, LocalQueue},
@@ -17,8 +16,6 @@ pub(super) struct OwnNode {
     node: Arc<Node>,
     /// Until it is taken away.
     place: Option<Place>,
-    /// How many holders had it before, one after the other.
-    handover: u32,
 }
 
 /// What kind of lock it stands for.
@@ -26,20 +23,33 @@ pub(super) struct OwnNode {
 pub(super) enum Place {
     Fair {
         presence: Presence,
-        /// The transaction that created the directory, as far as it is known.
-        directory: Option<i64>,
         line: Arc<Line>,
         sequence: i32,
     },
-    /// With those of this session who may have the same node next; `None` if nobody may.
-    Plain(Option<Arc<LocalQueue>>),
+    Plain {
+        /// Those of this session who may have the same node next; `None` if nobody may.
+        queue: Option<Arc<LocalQueue>>,
+        /// How many holders had it before, one after the other.
+        handover: u32,
+    },
+}
+
+impl Place {
+    /// Of a node that nobody had before.
+    pub(super) fn plain(queue: Arc<LocalQueue>) -> Self {
+        Self::Plain { queue: Some(queue), handover: 0 }
+    }
+
+    /// Of one that nobody is to have.
+    pub(super) fn nobodys() -> Self {
+        Self::Plain { queue: None, handover: 0 }
+    }
 }
 
 impl OwnNode {
-    pub(super) fn new(session: Arc<Session>, path: &str, created: Created, place: Place) -> Self {
-        let node = Node::new(path, created);
+    pub(super) fn new(session: Arc<Session>, node: Arc<Node>, place: Place) -> Self {
         session.note(&node);
-        Self { session, node, place: Some(place), handover: 0 }
+        Self { session, node, place: Some(place) }
     }
 
     pub(super) fn session(&self) -> &Arc<Session> {
@@ -47,7 +57,10 @@ impl OwnNode {
     }
 
     pub(super) fn handover(&self) -> u32 {
-        self.handover
+        match self.place {
+            Some(Place::Plain { handover, .. }) => handover,
+            Some(Place::Fair { .. }) | None => 0,
+        }
     }
 
     pub(super) fn node(&self) -> &Arc<Node> {
@@ -57,20 +70,18 @@ impl OwnNode {
     fn take_away(&mut self, done: Option<Done>) {
         let Some(place) = self.place.take() else { return };
         let removal = match place {
-            Place::Fair { presence, directory, line, sequence } => {
+            Place::Fair { presence, line, sequence } => {
                 // First: the next one does not wait for the delete.
                 line.leave(sequence, !self.node.is_gone());
-                let is_last = directory.is_some_and(|czxid| line.is_ours() && presence.leave_last(czxid));
-                Removal::Fair { directory: is_last.then(|| presence.path().clone()), made_in: directory }
+                let made_in = line.made_in();
+                let is_last = made_in.is_some_and(|czxid| line.is_ours() && presence.leave_last(czxid));
+                Removal::Fair { directory: is_last.then(|| presence.path().clone()), made_in }
             }
-            Place::Plain(None) => Removal::Plain { _going: None },
-            Place::Plain(Some(queue)) => {
-                let next = Self {
-                    session: self.session.clone(),
-                    node: self.node.clone(),
-                    place: Some(Place::Plain(Some(queue.clone()))),
-                    handover: self.handover + 1,
-                };
+            Place::Plain { queue: None, .. } => Removal::Plain { _going: None },
+            Place::Plain { queue: Some(queue), handover } => {
+                let place = Place::Plain { queue: Some(queue.clone()), handover: handover + 1 };
+                let next =
+                    Self { session: self.session.clone(), node: self.node.clone(), place: Some(place) };
                 queue.leave(next, done);
                 return;
             }

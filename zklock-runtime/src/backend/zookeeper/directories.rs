@@ -39,17 +39,16 @@ impl Known {
 #[derive(Debug, Default)]
 struct Directory {
     exists: bool,
-    /// The transaction in which this session created it, as a container.
-    made_in: Option<i64>,
-    /// It was not left empty by us: others use it, and may rely on it (kazoo remembers that a directory exists).
-    shared: bool,
+    /// This session created it, as a container, in the transaction of the line. Not so any more where it was not left empty by
+    /// us: others use it, and may rely on it (kazoo remembers that a directory exists).
+    is_ours: bool,
     /// We may create in it, but not write to it.
     read_only: bool,
     use_of_it: Use,
     /// Contenders of this session, from before their creation to their end.
-    contenders: usize,
-    /// Their line, in the directory that was made in this transaction.
-    line: Option<(i64, Arc<Line>)>,
+    contenders: u32,
+    /// Their line, which knows the transaction that made the directory.
+    line: Option<Arc<Line>>,
 }
 
 /// Whether we come back to it.
@@ -85,34 +84,32 @@ impl Directories {
     /// How many directories without contenders are remembered.
     const MOST: usize = 4096;
 
-    pub(super) fn enter(self: &Arc<Self>, path: &str) -> Presence {
+    pub(super) fn enter(self: &Arc<Self>, path: &Arc<str>) -> Presence {
         let mut known = self.lock();
         known.make_room();
-        let all = &mut known.all;
-        let path = all.get_key_value(path).map_or_else(|| path.into(), |(path, _)| path.clone());
-        let directory = all.entry(path.clone()).or_default();
+        let directory = known.all.entry(path.clone()).or_default();
         directory.contenders += 1;
         if directory.use_of_it == Use::Left {
             directory.use_of_it = Use::Again;
         }
-        Presence { directories: self.clone(), path }
+        Presence { directories: self.clone(), path: path.clone() }
     }
 
     /// Others are in it, whom we did not see: it is there, and not ours to take away.
     pub(super) fn is_shared(&self, path: &str) {
         if let Some(directory) = self.lock().all.get_mut(path) {
             directory.exists = true;
-            directory.shared = true;
+            directory.is_ours = false;
         }
     }
 
     /// All lines that somebody of ours stands in.
     pub(super) fn lines(&self) -> Vec<Arc<Line>> {
-        self.lock().all.values().filter_map(|directory| Some(directory.line.as_ref()?.1.clone())).collect()
+        self.lock().all.values().filter_map(|directory| directory.line.clone()).collect()
     }
 
-    /// The line of a directory as it was last seen, and the transaction that made it.
-    pub(super) fn last_line(&self, path: &str) -> Option<(i64, Arc<Line>)> {
+    /// The line of a directory as it was last seen.
+    pub(super) fn last_line(&self, path: &str) -> Option<Arc<Line>> {
         self.lock().all.get(path)?.line.clone()
     }
 
@@ -125,6 +122,19 @@ impl Directory {
     /// All that is left to say of it when it is gone.
     fn forgotten(&self) -> Self {
         Self { contenders: self.contenders, use_of_it: self.use_of_it, ..Self::default() }
+    }
+
+    /// `None` for an answer that is late, about a directory that is gone.
+    fn line(&mut self, czxid: i64) -> Option<&Arc<Line>> {
+        let last = self.line.as_ref().and_then(|line| line.made_in());
+        if last > Some(czxid) {
+            return None;
+        }
+        if last != Some(czxid) {
+            self.is_ours = false;
+            self.line = Some(Arc::new(Line::of(Some(czxid))));
+        }
+        self.line.as_ref()
     }
 }
 
@@ -168,23 +178,14 @@ impl Presence {
     pub(super) fn was_made_in(&self, czxid: i64) {
         self.with(|directory| {
             directory.exists = true;
-            directory.made_in = Some(czxid);
-            directory.shared = false;
+            directory.is_ours |= directory.line(czxid).is_some();
         });
     }
 
     /// The line of our contenders in the directory that was made in `czxid`.
     pub(super) fn line(&self, czxid: i64) -> Arc<Line> {
-        self.with(|directory| match &directory.line {
-            Some((same, line)) if *same == czxid => line.clone(),
-            // An answer that is late, about a directory that is gone.
-            Some((newer, _)) if *newer > czxid => Arc::default(),
-            _ => {
-                let line = Arc::<Line>::default();
-                directory.line = Some((czxid, line.clone()));
-                line
-            }
-        })
+        let line = self.with(|directory| directory.line(czxid).cloned());
+        line.unwrap_or_else(|| Arc::new(Line::of(Some(czxid))))
     }
 
     pub(super) fn may_not_be_written(&self) {
@@ -198,8 +199,8 @@ impl Presence {
     pub(super) fn leave_last(&self, czxid: i64) -> bool {
         self.with(|directory| {
             let last = directory.contenders == 1
-                && directory.made_in == Some(czxid)
-                && !directory.shared
+                && directory.is_ours
+                && directory.line.as_ref().and_then(|line| line.made_in()) == Some(czxid)
                 && directory.use_of_it == Use::First;
             if last {
                 *directory = Directory { use_of_it: Use::Left, ..directory.forgotten() };
@@ -216,7 +217,7 @@ impl Drop for Presence {
             directory.contenders = directory.contenders.saturating_sub(1);
             if directory.contenders == 0 {
                 // Nobody of ours is left to see a foreign child, or to take the directory away.
-                directory.made_in = None;
+                directory.is_ours = false;
                 if !directory.exists && directory.use_of_it == Use::First {
                     all.remove(&self.path);
                 }
@@ -232,29 +233,29 @@ mod tests {
     #[test]
     fn only_the_last_contender_takes_away_what_was_made_here() {
         let directories = Arc::new(Directories::default());
-        let first = directories.enter("/a");
+        let first = directories.enter(&"/a".into());
         assert!(!first.exists());
         first.was_made_in(5);
-        let second = directories.enter("/a");
+        let second = directories.enter(&"/a".into());
         assert!(second.exists());
         assert!(!first.leave_last(5));
         drop(first);
         assert!(second.leave_last(5));
         drop(second);
-        assert!(!directories.enter("/a").exists());
+        assert!(!directories.enter(&"/a".into()).exists());
     }
 
     #[test]
     fn where_we_come_back_it_is_left_to_the_server() {
         let directories = Arc::new(Directories::default());
         for (czxid, is_once) in [(5, true), (6, false), (7, false)] {
-            let presence = directories.enter("/a");
+            let presence = directories.enter(&"/a".into());
             presence.was_made_in(czxid);
             assert_eq!(presence.leave_last(czxid), is_once);
             // The server has swept it.
             presence.is_missing();
         }
-        let other = directories.enter("/b");
+        let other = directories.enter(&"/b".into());
         other.was_made_in(8);
         assert!(other.leave_last(8));
     }
@@ -262,18 +263,18 @@ mod tests {
     #[test]
     fn what_others_made_or_use_stays() {
         let directories = Arc::new(Directories::default());
-        let found = directories.enter("/a");
+        let found = directories.enter(&"/a".into());
         found.is_there();
         assert!(!found.leave_last(5));
-        let other_incarnation = directories.enter("/b");
+        let other_incarnation = directories.enter(&"/b".into());
         other_incarnation.was_made_in(5);
         assert!(!other_incarnation.leave_last(6));
-        let shared = directories.enter("/c");
+        let shared = directories.enter(&"/c".into());
         shared.was_made_in(5);
         directories.is_shared("/c");
         assert!(!shared.leave_last(5));
         // Made once, left standing, and used by others since: not ours any more.
-        let later = directories.enter("/b");
+        let later = directories.enter(&"/b".into());
         assert!(later.exists());
         assert!(!later.leave_last(5));
     }
@@ -281,9 +282,9 @@ mod tests {
     #[test]
     fn no_more_than_so_many_are_remembered() {
         let directories = Arc::new(Directories::default());
-        let kept = directories.enter("/kept");
+        let kept = directories.enter(&"/kept".into());
         for i in 0..3 * Directories::MOST {
-            directories.enter(&format!("/{i}")).is_there();
+            directories.enter(&format!("/{i}").into()).is_there();
         }
         assert!(directories.lock().all.len() <= Directories::MOST);
         assert!(directories.lock().all.contains_key(kept.path()));
@@ -296,7 +297,7 @@ mod tests {
         let mut times = 0;
         for i in 0..4 * Directories::MOST {
             let most = directories.lock().most;
-            held.push(directories.enter(&format!("/{i}")));
+            held.push(directories.enter(&format!("/{i}").into()));
             times += usize::from(directories.lock().most != most);
         }
         assert!((1..=3).contains(&times), "{times} times");

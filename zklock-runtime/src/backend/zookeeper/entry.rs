@@ -13,10 +13,10 @@ use super::{
     directories::{Presence, Way},
     group::{self, Created, Failure, Step, Write, Written},
     line::Line,
-    nodes,
+    nodes::{self, Name},
     order::is_in_order,
     parents,
-    session::Session,
+    session::{Node, Session},
 };
 use crate::error::{Cause, Error, LostReason};
 
@@ -115,9 +115,7 @@ pub(super) enum Birth {
 pub(super) struct Contender {
     pub(super) own: OwnNode,
     pub(super) line: Arc<Line>,
-    pub(super) sequence: i32,
-    /// The one in its name.
-    pub(super) uuid: Uuid,
+    pub(super) name: Name,
     /// Nobody else was there.
     pub(super) is_alone: bool,
 }
@@ -144,20 +142,23 @@ impl Born {
         } else {
             presence.is_there();
         }
-        let Some(sequence) = nodes::sequence(self.path.rsplit('/').next().unwrap_or_default()) else {
+        let name = Name::read(self.path.rsplit('/').next().unwrap_or_default());
+        let Some(name) = name.filter(|name| name.uuid == uuid) else {
             let source =
                 Cause::new(format!("the server made \"{}\", which is no contender's name", self.path));
             return Err(Error::Backend { path: None, source }.into());
         };
+        let sequence = name.sequence;
+        let node = Node::contender(presence.path().clone(), name, self.created);
         // Without the directory's transaction or an order by sequences nothing is known of neighbours.
         let line = self.directory.filter(|_| is_in_order(sequence)).map(|directory| presence.line(directory));
         // Else the directory may have been made anew, and nobody has seen it yet.
         let is_known = line.as_ref().is_none_or(|line| line.takes(sequence));
-        let directory = self.directory.filter(|_| is_known);
-        let line = line.filter(|_| is_known).unwrap_or_default();
-        let place = Place::Fair { presence, directory, line: line.clone(), sequence };
-        let own = OwnNode::new(session, &self.path, self.created, place);
-        Ok(Birth::Born(Contender { own, line, sequence, uuid, is_alone: self.is_alone }))
+        let alone = || Arc::new(Line::of(self.directory.filter(|_| is_known)));
+        let line = line.filter(|_| is_known).unwrap_or_else(alone);
+        let place = Place::Fair { presence, line: line.clone(), sequence };
+        let own = OwnNode::new(session, node, place);
+        Ok(Birth::Born(Contender { own, line, name, is_alone: self.is_alone }))
     }
 }
 
@@ -278,7 +279,8 @@ async fn find(session: &Arc<Session>, directory: &str, prefix: &str, place: u16)
                 return Ok(Found::Ours(born));
             }
             // Of a session that is not ours any more: its end takes the node away, or we do, if we may.
-            drop(OwnNode::new(session.clone(), &born.path, created, Place::Plain(None)));
+            let stray = Node::plain(born.path.into(), created);
+            drop(OwnNode::new(session.clone(), stray, Place::nobodys()));
             Ok(Found::Stray)
         }
         Ok(Err(found)) => Ok(found),

@@ -31,10 +31,10 @@ pub(super) struct Stand {
 impl Stand {
     /// Enters the line, which grants if it is our turn.
     fn enter(call: &Arc<Call>, contender: Contender) -> Self {
-        let Contender { own, line, sequence, uuid, is_alone } = contender;
+        let Contender { own, line, name, is_alone } = contender;
         let node = own.node().clone();
-        let place = line.enter(sequence, is_alone, Claimant { claim: call.claim(uuid), own });
-        Self { place, node, sequence, since: Tick::now() }
+        let place = line.enter(name.sequence, is_alone, Claimant { claim: call.claim(name.uuid), own });
+        Self { place, node, sequence: name.sequence, since: Tick::now() }
     }
 
     /// Rings when its standing may be another one, unless it is granted.
@@ -182,7 +182,8 @@ fn settle(place: &Place, theirs: &Theirs) {
 async fn survey(attempt: &Attempt<'_>, line: &Arc<Line>, synced: bool) -> Result<(), Setback> {
     attempt.is(Stage::Asking);
     let wanted = line.next_survey();
-    let _turn = line.turn.lock().await;
+    let turn = line.turn();
+    let _turn = turn.lock().await;
     if line.is_surveyed(wanted, synced) {
         return Ok(());
     }
@@ -215,14 +216,15 @@ async fn list(attempt: &Attempt<'_>, synced: bool) -> Result<Vec<String>, Setbac
 /// Finds the place of a contender whose sequence does not tell it. False: it is gone.
 async fn look(attempt: &Attempt<'_>, place: &Place, node: &Node) -> Result<bool, Setback> {
     attempt.is(Stage::Asking);
+    let Some(name) = node.name() else { return Ok(false) };
+    let name = name.to_string();
     for synced in [false, true] {
         let children = list(attempt, synced).await?;
-        let name = node.name();
         let contenders;
-        let position = match queue::place(&children, name) {
+        let position = match queue::place(&children, &name) {
             Position::Unclear => {
                 contenders = transactions(attempt.session, attempt.node(), &children).await?;
-                queue::by_transaction(&contenders, name)
+                queue::by_transaction(&contenders, &name)
             }
             position => position,
         };

@@ -54,7 +54,7 @@ pub(super) fn take_away(session: &Arc<Session>, node: Arc<Node>, removal: Remova
         return;
     }
     if done.is_none() {
-        debug!(target: "zklock", node = &*node.path, "taking away a node that nobody wants any more");
+        debug!(target: "zklock", node = &*node.path(), "taking away a node that nobody wants any more");
     }
     session.janitor.pending.fetch_add(1, Ordering::AcqRel);
     Job { session: session.clone(), node, removal, is_certain: true, done }.start();
@@ -108,7 +108,7 @@ impl Job {
                     if !complained {
                         complained = true;
                         error!(
-                            target: "zklock", node = &*self.node.path, %reason,
+                            target: "zklock", node = &*self.node.path(), %reason,
                             "a node of ours cannot be deleted, so its lock stays taken for all other processes until the \
                              session ends; grant the right DELETE on the node above it"
                         );
@@ -118,7 +118,7 @@ impl Job {
                 }
                 Outcome::NotDone => self.pause(&mut backoff).await,
                 Outcome::Unknown => {
-                    debug!(target: "zklock", node = &*self.node.path, "the answer to a delete was lost");
+                    debug!(target: "zklock", node = &*self.node.path(), "the answer to a delete was lost");
                     self.pause(&mut backoff).await;
                 }
             }
@@ -150,7 +150,7 @@ impl Job {
 
     /// What is to be asked for, and whether it may well fail.
     fn write(&self) -> (Write, bool) {
-        let path = self.node.path.clone();
+        let path = self.node.path();
         match &self.removal {
             Removal::Fair { directory: Some(directory), .. } => {
                 (Write::DeleteLast { path, directory: directory.clone() }, true)
@@ -191,7 +191,7 @@ impl Job {
     /// Whether the node is still the one that we created. A blind second delete would take the next holder's, if
     /// the first one was done and only its answer lost.
     async fn is_ours(&self) -> Result<bool, Setback> {
-        let path = &*self.node.path;
+        let path = &*self.node.path();
         let stat = self
             .session
             .ask(|client| async move {

@@ -26,9 +26,9 @@ use super::{
 /// Every grant asks first whether the session is valid at that moment (`Session::grant`): then the
 /// server has all our nodes, and no other process can have been served meanwhile.
 pub(super) struct Line<C = Claimant> {
+    /// The transaction that made the directory, where known.
+    made_in: Option<i64>,
     state: Mutex<State<C>>,
-    /// Held by the one who lists the directory for all.
-    pub(super) turn: tokio::sync::Mutex<()>,
 }
 
 struct State<C> {
@@ -37,6 +37,8 @@ struct State<C> {
     held: Option<Arc<Node>>,
     /// Somebody is granting; whoever else sees a turn come leaves it to that one.
     is_advancing: bool,
+    /// Made by the first who lists: most lines are of one contender, which never does.
+    turn: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
 /// A contender that waits.
@@ -70,8 +72,8 @@ impl Candidate for Claimant {
 }
 
 impl<C: Candidate> Waits for Entrant<C> {
-    fn name(&self) -> &str {
-        self.candidate.node().name()
+    fn is_named(&self, name: &str) -> bool {
+        self.candidate.node().is_named(name)
     }
 
     fn stir(&mut self) {
@@ -105,6 +107,19 @@ impl Signal {
 
     fn state(&self) -> u8 {
         self.state.load(Ordering::Acquire)
+    }
+}
+
+impl<C> Line<C> {
+    /// In the directory that was made in this transaction.
+    pub(super) fn of(made_in: Option<i64>) -> Self {
+        let state = State { order: Order::default(), held: None, is_advancing: false, turn: None };
+        Self { made_in, state: Mutex::new(state) }
+    }
+
+    /// The transaction that made the directory, where known.
+    pub(super) fn made_in(&self) -> Option<i64> {
+        self.made_in
     }
 }
 
@@ -205,6 +220,11 @@ impl<C: Candidate> Line<C> {
         self.state().order.stir();
     }
 
+    /// Held by the one who lists the directory for all.
+    pub(super) fn turn(&self) -> Arc<tokio::sync::Mutex<()>> {
+        self.state().turn.get_or_insert_default().clone()
+    }
+
     /// Which survey, at the earliest, says something about whoever asks now.
     pub(super) fn next_survey(&self) -> u64 {
         self.state().order.next_survey()
@@ -227,13 +247,6 @@ impl<C: Candidate> Line<C> {
 
     fn state(&self) -> MutexGuard<'_, State<C>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<C> Default for Line<C> {
-    fn default() -> Self {
-        let state = State { order: Order::default(), held: None, is_advancing: false };
-        Self { state: Mutex::new(state), turn: tokio::sync::Mutex::default() }
     }
 }
 
@@ -345,7 +358,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{
-        super::{group::Created, nodes},
+        super::{group::Created, nodes::Name},
         *,
     };
 
@@ -408,8 +421,8 @@ mod tests {
     }
 
     fn node(sequence: i32) -> Arc<Node> {
-        let path = format!("/a/{}{sequence:010}", nodes::prefix(Uuid::nil()));
-        Node::new(&path, Created { czxid: sequence.into(), place: 0 })
+        let name = Name { uuid: Uuid::nil(), sequence };
+        Node::contender("/a".into(), name, Created { czxid: sequence.into(), place: 0 })
     }
 
     /// Lets contenders of ours enter, the first of them alone.
@@ -433,7 +446,7 @@ mod tests {
 
     #[test]
     fn the_lock_goes_from_one_to_the_next() {
-        let line = Arc::default();
+        let line = Arc::new(Line::of(None));
         let world = entered(&line, 4..7);
         for sequence in 4..7 {
             assert_eq!(world.lock().unwrap().granted.last(), Some(&sequence));
@@ -445,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_grant_does_not_stop_the_line() {
-        let line = Arc::default();
+        let line = Arc::new(Line::of(None));
         let world = entered(&line, 4..7);
         world.lock().unwrap().panics = Some(5);
         line.leave(4, true);
@@ -455,7 +468,7 @@ mod tests {
 
     #[test]
     fn who_leaves_while_it_is_granted_in_vain_is_taken_away_and_blocks_nobody() {
-        let line = Arc::default();
+        let line = Arc::new(Line::of(None));
         let world = entered(&line, 4..7);
         world.lock().unwrap().is_invalid = true;
         world.lock().unwrap().leaves = Some(5);
@@ -475,7 +488,7 @@ mod tests {
 
     #[test]
     fn who_is_seen_to_be_gone_while_it_is_granted_hears_what_came_of_it() {
-        let line: Arc<Line<Fake>> = Arc::default();
+        let line = Arc::new(Line::<Fake>::of(None));
         let world = entered(&line, 4..6);
         let second = place(&world, 5);
         // Somebody else is granting it at this moment.
@@ -490,7 +503,7 @@ mod tests {
 
     #[test]
     fn nothing_is_passed_on_by_whose_node_is_gone() {
-        let line = Arc::default();
+        let line = Arc::new(Line::of(None));
         let world = entered(&line, 4..8);
         let second = place(&world, 5);
         // A waiter: the one behind it looks for itself, also when the holder is done.
@@ -510,7 +523,7 @@ mod tests {
     /// Its node may be of a directory that was made anew, which nobody has noticed yet.
     #[test]
     fn a_sequence_that_was_there_before_is_not_taken() {
-        let line = Arc::default();
+        let line = Arc::new(Line::of(None));
         let _world = entered(&line, 4..8);
         line.leave(4, true);
         for (sequence, is_taken) in [(0, false), (4, false), (5, false), (7, false), (8, true), (9, true)] {

@@ -29,7 +29,6 @@ use crate::{clock::Tick, hold::Done};
 pub(super) struct LocalQueue {
     path: Arc<str>,
     queues: Arc<LocalQueues>,
-    limit: Limit,
     state: Mutex<State>,
     /// No delete of ours is on its way any more.
     settled: Notify,
@@ -117,7 +116,7 @@ impl LocalQueue {
         let place = self.place(|ticket| ticket);
         let mut state = self.state();
         let is_first = state.waiting.is_empty() && state.is_open();
-        let gives_way = is_first && state.share.is_used_up(self.limit, Tick::now());
+        let gives_way = is_first && state.share.is_used_up(self.queues.limit, Tick::now());
         state.waiting.insert(place.ticket, place.waiter(claim));
         state.is_asking |= is_first && !gives_way;
         drop(state);
@@ -182,7 +181,7 @@ impl LocalQueue {
         }
         state.is_advancing = true;
         while let Some((own, done)) = state.node.take() {
-            let Some((ticket, Waiter { claim, signal })) = state.next(&own, self.limit) else {
+            let Some((ticket, Waiter { claim, signal })) = state.next(&own, self.queues.limit) else {
                 state = self.let_go(state, own, done);
                 continue;
             };
@@ -388,7 +387,7 @@ impl Place {
         let state = self.queue.state();
         let is_first = state.waiting.first_key_value().is_some_and(|(first, _)| *first == self.ticket);
         if passes_by || (is_first && state.is_open()) {
-            let gives_way = state.is_open() && state.share.is_used_up(self.queue.limit, Tick::now());
+            let gives_way = state.is_open() && state.share.is_used_up(self.queue.queues.limit, Tick::now());
             Standing::Asks { gives_way }
         } else if is_first && state.is_asked_for_first() {
             Standing::HasAsked
@@ -445,20 +444,18 @@ impl LocalQueues {
         Arc::new(Self { limit, all: Mutex::default() })
     }
 
-    pub(super) fn queue(self: &Arc<Self>, path: &str) -> Arc<LocalQueue> {
+    pub(super) fn queue(self: &Arc<Self>, path: &Arc<str>) -> Arc<LocalQueue> {
         let mut all = self.lock();
         if let Some(queue) = all.get(path).and_then(Weak::upgrade) {
             return queue;
         }
-        let path: Arc<str> = path.into();
         let queue = Arc::new(LocalQueue {
             path: path.clone(),
             queues: self.clone(),
-            limit: self.limit,
             state: Mutex::default(),
             settled: Notify::new(),
         });
-        all.insert(path, Arc::downgrade(&queue));
+        all.insert(path.clone(), Arc::downgrade(&queue));
         queue
     }
 

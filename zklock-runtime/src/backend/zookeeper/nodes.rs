@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     sync::{
         LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -24,24 +25,47 @@ pub(super) fn attempt() -> Uuid {
     Uuid::from_u64_pair(high, random | (low & !(u64::MAX >> 2)))
 }
 
-/// What the name of a contender starts with, up to its sequence: the layout of Curator's `InterProcessMutex`, so
-/// that Java and Rust services exclude each other on one path.
+/// The name of a contender: the layout of Curator's `InterProcessMutex`, so that Java and Rust services exclude each other
+/// on one path.
+///
+/// Kept as what it is made of: the text would be a tenth of what a lock weighs that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    /// Of the attempt that made it.
+    pub(super) uuid: Uuid,
+    pub(super) sequence: i32,
+}
+
+impl Name {
+    /// `None` for a child that is no contender.
+    ///
+    /// The server prints Java's `%010d`: ten digits, or a sign and nine or ten of them.
+    pub(super) fn read(name: &str) -> Option<Self> {
+        let (uuid, rest) = name.strip_prefix("_c_")?.split_at_checked(uuid::fmt::Hyphenated::LENGTH)?;
+        let sequence = rest.strip_prefix("-lock-")?;
+        let uuid = Uuid::try_parse(uuid).ok()?;
+        let digits = sequence.strip_prefix('-').unwrap_or(sequence);
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return None;
+        }
+        Some(Self { uuid, sequence: sequence.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:010}", prefix(self.uuid), self.sequence)
+    }
+}
+
+/// What the name of a contender starts with, up to its sequence.
 pub(super) fn prefix(uuid: Uuid) -> String {
     format!("_c_{}-lock-", uuid.hyphenated())
 }
 
 /// The sequence of a contender; `None` for a child that is none.
-///
-/// The server prints Java's `%010d`: ten digits, or a sign and nine or ten of them.
 pub(super) fn sequence(name: &str) -> Option<i32> {
-    let (uuid, rest) = name.strip_prefix("_c_")?.split_at_checked(uuid::fmt::Hyphenated::LENGTH)?;
-    let sequence = rest.strip_prefix("-lock-")?;
-    Uuid::try_parse(uuid).ok()?;
-    let digits = sequence.strip_prefix('-').unwrap_or(sequence);
-    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
-        return None;
-    }
-    sequence.parse().ok()
+    Name::read(name).map(|name| name.sequence)
 }
 
 /// What stands in a node, for operators, for the next in line, and to know our own again. Never the arguments of
@@ -114,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_was_made() {
+    fn a_name_is_read_as_it_was_made_and_written_as_it_was_read() {
         let uuid = Uuid::new_v4();
         for (text, number) in [
             ("0000000000", 0),
@@ -123,7 +147,10 @@ mod tests {
             ("-2147483648", i32::MIN),
             ("-000000001", -1),
         ] {
-            assert_eq!(sequence(&format!("{}{text}", prefix(uuid))), Some(number));
+            let text = format!("{}{text}", prefix(uuid));
+            let name = Name { uuid, sequence: number };
+            assert_eq!(Name::read(&text), Some(name));
+            assert_eq!(name.to_string(), text);
         }
         for text in ["", "-", "+1", " 1", "1 ", "x", "2147483648", "--1"] {
             assert_eq!(sequence(&format!("{}{text}", prefix(uuid))), None, "{text}");

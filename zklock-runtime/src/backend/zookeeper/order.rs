@@ -15,7 +15,8 @@ pub(super) struct Order<W> {
     /// Contenders of other sessions were seen, or other children.
     has_others: bool,
     has_foreign: bool,
-    surveys: Surveys,
+    /// Once there was one: who is alone needs none.
+    surveys: Option<Box<Surveys>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,8 +29,8 @@ struct Waiter<W> {
 
 /// What the order must know of who waits in it.
 pub(super) trait Waits {
-    /// The name of its node.
-    fn name(&self) -> &str;
+    /// Whether its node has this name.
+    fn is_named(&self, name: &str) -> bool;
 
     /// What is known of its place has changed.
     fn stir(&mut self);
@@ -79,7 +80,7 @@ impl<W> Default for Order<W> {
             waiting: BTreeMap::new(),
             has_others: false,
             has_foreign: false,
-            surveys: Surveys::default(),
+            surveys: None,
         }
     }
 }
@@ -195,25 +196,28 @@ impl<W: Waits> Order<W> {
 
     /// Which survey, at the earliest, says something about whoever asks now.
     pub(super) fn next_survey(&self) -> u64 {
-        self.surveys.started + 1
+        self.surveys().started + 1
     }
 
     /// Whether that one, or a later one, is done.
     pub(super) fn is_surveyed(&self, number: u64, synced: bool) -> bool {
-        number <= if synced { self.surveys.finished_synced } else { self.surveys.finished }
+        let surveys = self.surveys();
+        number <= if synced { surveys.finished_synced } else { surveys.finished }
     }
 
     /// A listing is about to be asked for.
     pub(super) fn start_survey(&mut self) -> u64 {
-        self.surveys.started += 1;
-        self.surveys.started
+        let surveys = self.surveys.get_or_insert_default();
+        surveys.started += 1;
+        surveys.started
     }
 
     /// The listing `number` has come: finds the places of all ours in it.
     pub(super) fn finish_survey(&mut self, number: u64, synced: bool, children: &[String]) {
-        self.surveys.finished = number;
+        let surveys = self.surveys.get_or_insert_default();
+        surveys.finished = number;
         if synced {
-            self.surveys.finished_synced = number;
+            surveys.finished_synced = number;
         }
         self.has_foreign |= queue::has_foreign(children);
         let names = queue::in_order(children);
@@ -221,7 +225,7 @@ impl<W: Waits> Order<W> {
         let mut found: Vec<(i32, Before)> = Vec::new();
         for (index, name) in names.iter().enumerate() {
             let Some(sequence) = nodes::sequence(name) else { continue };
-            let is_waiting = self.waiting.get(&sequence).is_some_and(|waiter| waiter.who.name() == *name);
+            let is_waiting = self.waiting.get(&sequence).is_some_and(|waiter| waiter.who.is_named(name));
             listed += usize::from(is_waiting || self.holder == Some(sequence));
             if !is_waiting {
                 continue;
@@ -271,12 +275,16 @@ impl<W: Waits> Order<W> {
     /// Counts them anew, when none is on its way.
     #[cfg(test)]
     pub(super) fn forget_surveys(&mut self) {
-        self.surveys = Surveys::default();
+        self.surveys = None;
         self.waiting.values_mut().for_each(|waiter| waiter.since = 0);
     }
 
     fn insert(&mut self, sequence: i32, before: Before, who: W) {
-        self.waiting.insert(sequence, Box::new(Waiter { who, before, since: self.surveys.started }));
+        self.waiting.insert(sequence, Box::new(Waiter { who, before, since: self.surveys().started }));
+    }
+
+    fn surveys(&self) -> Surveys {
+        self.surveys.as_deref().copied().unwrap_or_default()
     }
 
     fn take(&mut self, sequence: i32) -> Option<Box<Waiter<W>>> {

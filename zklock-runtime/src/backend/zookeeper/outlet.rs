@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{call::Call, contender::OwnNode};
 use crate::{
     error::Error,
-    hold::{FenceKey, Grant, Hold},
+    hold::{Grant, Hold},
     token::FencingToken,
 };
 
@@ -88,7 +88,6 @@ impl Claim {
         let request = &self.call.request;
         let grant = Grant {
             path: request.path.clone(),
-            fence_key: FenceKey::default(),
             options: request.options,
             // The czxid is positive: the server counts from its epoch and up.
             token: FencingToken::new(

@@ -16,7 +16,7 @@ use super::{
     local::{Arrived, Asking, LocalQueue, Newcomer, Place, Standing},
     nodes::{self, Tag},
     parents,
-    session::Session,
+    session::{Node, Session},
 };
 use crate::{
     backend::BoxFuture,
@@ -288,7 +288,7 @@ fn ask(
     let session = attempt.session;
     // A new one each time: what an earlier try has left behind must not be taken for this one's.
     let uuid = nodes::attempt();
-    let birth = Pending { session: session.clone(), queue, path: attempt.node().into(), uuid, whom, then };
+    let birth = Pending { session: session.clone(), queue, path: attempt.node().clone(), uuid, whom, then };
     let write = Write::Plain { path: birth.path.clone(), tag: attempt.tag(uuid) };
     group::write(session, write, is_contended, move |answer| birth.settle(answer));
 }
@@ -338,7 +338,7 @@ impl<T: FnOnce(Tried) + Send + Sync + 'static> Pending<T> {
 
     fn born(self, created: Created) {
         let Self { session, queue, path, whom, then, .. } = self;
-        let own = OwnNode::new(session, &path, created, Stands::Plain(Some(queue.clone())));
+        let own = OwnNode::new(session, Node::plain(path, created), Stands::plain(queue.clone()));
         match whom {
             For::First(asking) => {
                 queue.receive(own, None);

@@ -4,7 +4,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -25,6 +25,7 @@ use super::{
     janitor::Janitor,
     local::LocalQueues,
     looks::Looks,
+    nodes::Name,
     witness::{self, Identity},
 };
 use crate::{
@@ -59,30 +60,35 @@ pub(super) struct Session {
     ended: Notify,
 }
 
-/// The nodes of this session, by their keys.
+/// The nodes of this session, each by its key.
 #[derive(Default)]
 struct Nodes {
     /// Nothing is granted any more.
     over: bool,
-    live: HashMap<u64, (Arc<Node>, Use)>,
+    live: HashMap<usize, Live>,
 }
 
-enum Use {
-    Waits,
-    Holds { hold: Weak<Hold>, since: Tick, is_watched: bool },
+/// What is kept of each.
+pub(super) struct Live {
+    node: Arc<Node>,
+    /// None of a node that waits.
+    hold: Option<Weak<Hold>>,
 }
 
 /// A node that this session created.
 #[derive(Debug)]
 pub(super) struct Node {
-    key: u64,
-    /// Below the chroot.
-    pub(super) path: Arc<str>,
+    /// Below the chroot: its own, or that of the directory that it is in.
+    path: Arc<str>,
+    /// That of a contender, in its directory.
+    name: Option<Name>,
     pub(super) czxid: i64,
     /// Which one of those made in that transaction.
     pub(super) place: u16,
     /// Seen to be gone.
     gone: AtomicBool,
+    /// Somebody waits for it to be gone, whoever of ours has it when that comes.
+    is_watched: AtomicBool,
 }
 
 impl Session {
@@ -170,12 +176,12 @@ impl Session {
 
     /// A node of ours came to be.
     pub(super) fn note(&self, node: &Arc<Node>) {
-        self.nodes().live.insert(node.key, (node.clone(), Use::Waits));
+        self.nodes().live.insert(node.key(), Live { node: node.clone(), hold: None });
     }
 
     /// A node of ours is being taken away.
     pub(super) fn forget(&self, node: &Node) {
-        self.nodes().live.remove(&node.key);
+        self.nodes().live.remove(&node.key());
     }
 
     /// Gives the lock that rests on `own`, if the session is valid at this very moment and the node not seen to be gone;
@@ -187,11 +193,8 @@ impl Session {
             return Err(own);
         }
         let node = own.node().clone();
-        // A watch is on the node, whoever of ours has it when the event comes.
-        let is_watched = nodes.live.get(&node.key).is_some_and(|(_, used)| used.is_watched());
         let hold = Hold::new(grant, Box::new(own));
-        let used = Use::Holds { hold: Arc::downgrade(&hold), since: Tick::now(), is_watched };
-        nodes.live.insert(node.key, (node, used));
+        nodes.live.insert(node.key(), Live { node, hold: Some(Arc::downgrade(&hold)) });
         Ok(hold)
     }
 
@@ -230,8 +233,7 @@ impl Session {
 
     /// Ends all holds; the session itself may recover.
     pub(super) fn revoke(&self, reason: LostReason) {
-        let live: Vec<_> =
-            self.nodes().live.values().filter_map(|(_, used)| used.hold()?.upgrade()).collect();
+        let live: Vec<_> = self.nodes().live.values().filter_map(Live::hold).collect();
         let ended = live.iter().filter(|hold| hold.end(reason)).count();
         if ended > 0 {
             warn!(target: "zklock", session = %format_args!("{:#x}", self.id()), holds = ended, %reason, "locks lost");
@@ -274,7 +276,7 @@ impl Session {
     pub(super) fn is_gone(&self, node: &Node) {
         // First, so that a grant after the look sees it.
         node.gone.store(true, Ordering::Release);
-        let hold = self.nodes().live.get(&node.key).and_then(|(_, used)| used.hold()?.upgrade());
+        let hold = self.nodes().live.get(&node.key()).and_then(Live::hold);
         if let Some(hold) = hold.filter(|hold| hold.end(LostReason::NodeGone)) {
             warn!(target: "zklock", path = %hold.path(), "the node of a held lock was deleted by somebody else");
         }
@@ -282,13 +284,16 @@ impl Session {
 
     /// The nodes of holds that have lasted for longer than a second, if nobody watches them yet.
     pub(super) fn unwatched(&self) -> Vec<Arc<Node>> {
+        let holds: Vec<_> = {
+            let nodes = self.nodes();
+            let unwatched = nodes.live.values().filter(|live| !live.node.is_watched());
+            unwatched.filter_map(|live| Some((live.node.clone(), live.hold()?))).collect()
+        };
         let mut found = Vec::new();
-        for (node, used) in self.nodes().live.values_mut() {
-            if let Use::Holds { since, is_watched: is_watched @ false, .. } = used
-                && since.elapsed() > Duration::from_secs(1)
-            {
-                *is_watched = true;
-                found.push(node.clone());
+        for (node, hold) in holds {
+            if hold.held_for() > Duration::from_secs(1) {
+                node.is_watched.store(true, Ordering::Relaxed);
+                found.push(node);
             }
         }
         found
@@ -297,7 +302,7 @@ impl Session {
     /// How many holds are watched.
     #[cfg(test)]
     pub(super) fn watched(&self) -> usize {
-        self.nodes().live.values().filter(|(_, used)| used.is_watched()).count()
+        self.nodes().live.values().filter(|live| live.node.is_watched() && live.hold.is_some()).count()
     }
 
     fn nodes(&self) -> MutexGuard<'_, Nodes> {
@@ -305,34 +310,58 @@ impl Session {
     }
 }
 
-impl Use {
-    fn hold(&self) -> Option<&Weak<Hold>> {
-        match self {
-            Self::Waits => None,
-            Self::Holds { hold, .. } => Some(hold),
-        }
-    }
-
-    fn is_watched(&self) -> bool {
-        matches!(self, Self::Holds { is_watched: true, .. })
+impl Live {
+    /// Not to be dropped with the nodes locked: it may be the last to let go of the hold, which looks for its node.
+    fn hold(&self) -> Option<Arc<Hold>> {
+        self.hold.as_ref()?.upgrade()
     }
 }
 
 impl Node {
-    pub(super) fn new(path: &str, created: Created) -> Arc<Self> {
-        static KEYS: AtomicU64 = AtomicU64::new(0);
+    /// One that is the lock itself.
+    pub(super) fn plain(path: Arc<str>, created: Created) -> Arc<Self> {
+        Self::new(path, None, created)
+    }
+
+    pub(super) fn contender(directory: Arc<str>, name: Name, created: Created) -> Arc<Self> {
+        Self::new(directory, Some(name), created)
+    }
+
+    fn new(path: Arc<str>, name: Option<Name>, created: Created) -> Arc<Self> {
         Arc::new(Self {
-            key: KEYS.fetch_add(1, Ordering::Relaxed),
-            path: path.into(),
+            path,
+            name,
             czxid: created.czxid,
             place: created.place,
             gone: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
         })
     }
 
-    /// The node's own name.
-    pub(super) fn name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or_default()
+    /// Its address, which nobody else has for as long as the table keeps it.
+    fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Below the chroot.
+    pub(super) fn path(&self) -> Arc<str> {
+        match self.name {
+            Some(name) => format!("{}/{name}", self.path).into(),
+            None => self.path.clone(),
+        }
+    }
+
+    /// Its name as a contender.
+    pub(super) fn name(&self) -> Option<Name> {
+        self.name
+    }
+
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.name.is_some() && self.name == Name::read(name)
+    }
+
+    fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_seen_gone(&self) {

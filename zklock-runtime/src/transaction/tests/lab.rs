@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::bench::Bench;
 use crate::{
+    clock::Tick,
     engine::Engine,
     error::Error,
     hold::{Contender, Done, Grant, Hold, Validity},
@@ -63,7 +64,10 @@ impl<DB: Bench> Lab<DB> {
     }
 
     pub(super) fn hold_for(&self, path: &str, timeout: Option<Duration>) -> (Arc<Hold>, Released) {
-        self.granted(path, timeout, Ensemble::MEMORY, Validity::unlimited())
+        // What is too long for a path is below a chroot.
+        let below = if path.len() > 400 { path.rfind('/').unwrap() } else { 0 };
+        let (chroot, path) = path.split_at(below);
+        self.granted(path, timeout, Ensemble::MEMORY, Validity::until(Tick::NEVER, chroot))
     }
 
     pub(super) fn granted(
@@ -75,15 +79,8 @@ impl<DB: Bench> Lab<DB> {
     ) -> (Arc<Hold>, Released) {
         let token = FencingToken::new(ensemble, self.tokens.fetch_add(1, Ordering::Relaxed), 0, 0);
         let options = LockOptions { fair: true, timeout, wait: None, function: "tests::body" };
-        let grant = Grant {
-            // The key may be longer: it has the chroot before it.
-            path: LockPath::new(&path[..path.len().min(400)]).unwrap(),
-            fence_key: path.into(),
-            options,
-            token,
-            attempt: Uuid::new_v4(),
-            validity,
-        };
+        let grant =
+            Grant { path: LockPath::new(path).unwrap(), options, token, attempt: Uuid::new_v4(), validity };
         let (contender, released) = watch::channel(false);
         (Hold::new(grant, Box::new(Recorder(contender))), Released(released))
     }

@@ -64,8 +64,8 @@ impl Plan {
                     let number = *known.entry(directory).or_insert_with(|| {
                         // Looked up here, after all that stands there now was noted.
                         let occupied = || {
-                            let (made_in, line) = directories.last_line(directory)?;
-                            line.is_occupied().then_some(made_in)
+                            let line = directories.last_line(directory)?;
+                            line.made_in().filter(|_| line.is_occupied())
                         };
                         let made_in = left.get(&**directory).copied().or_else(occupied);
                         plan.directories.push(Entered {
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn a_directory_that_a_node_of_ours_leaves_is_the_one_we_know() {
         let directories = Arc::new(Directories::default());
-        let there = ["/a", "/b"].map(|path| directories.enter(path));
+        let there = ["/a", "/b"].map(|path| directories.enter(&path.into()));
         for presence in &there {
             drop(presence.line(5));
         }

@@ -102,8 +102,8 @@ struct Entrant {
 }
 
 impl Waits for Entrant {
-    fn name(&self) -> &str {
-        &self.name
+    fn is_named(&self, name: &str) -> bool {
+        &*self.name == name
     }
 
     fn stir(&mut self) {

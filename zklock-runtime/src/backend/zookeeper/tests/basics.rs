@@ -233,7 +233,7 @@ async fn a_lock_has_one_ensemble_from_whichever_chroot() {
         (&root, format!("{}/shop/orders/1", chroot.path())),
     ] {
         let hold = peer.lock(&path).await;
-        let now = Some((hold.token().ensemble(), hold.fence_key().to_owned(), hold.token()));
+        let now = Some((hold.token().ensemble(), hold.fence_key(), hold.token()));
         if let (Some((ensemble, key, token)), Some(now)) = (&last, &now) {
             assert_eq!((ensemble, key), (&now.0, &now.1));
             assert!(*token < now.2);

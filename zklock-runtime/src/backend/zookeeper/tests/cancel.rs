@@ -137,7 +137,7 @@ async fn a_call_that_is_dropped_leaves_nothing_and_blocks_nobody() {
             if is_fair {
                 count(server, &chroot, &path).await == number
             } else {
-                session.local.queue(&path).waiting() == number - 1
+                session.local.queue(&path.as_str().into()).waiting() == number - 1
             }
         };
         until("one waits", async || is_there(2).await).await;

@@ -4,6 +4,7 @@ mod basics;
 mod cancel;
 mod ensemble;
 mod faults;
+mod footprint;
 mod neighbours;
 mod passing;
 mod rights;

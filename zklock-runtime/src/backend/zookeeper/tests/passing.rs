@@ -16,10 +16,9 @@ use super::{
     super::{
         Limit,
         contender::{OwnNode, Place},
-        group::Created,
         local::Standing,
     },
-    support::{Peer, SOON, chroot, plain, release, until, within},
+    support::{Peer, SOON, chroot, made_up, plain, release, until, within},
 };
 use crate::{
     backend::Backend,
@@ -83,7 +82,7 @@ fn node(token: FencingToken) -> String {
 /// So many wait for "/p" in this process.
 async fn is_waiting(peer: &Peer, count: usize) {
     let session = peer.session().unwrap();
-    until(&format!("{count} wait here"), async || session.local.queue("/p").waiting() == count).await;
+    until(&format!("{count} wait here"), async || session.local.queue(&"/p".into()).waiting() == count).await;
 }
 
 /// The server has a watch of this process on `node`.
@@ -221,7 +220,7 @@ async fn nodes_that_follow_each_other_are_one_share() {
     let peer = Peer::sharing(&chroot.via(proxy.addr()).url(), "a", most(3)).await;
     let other = Peer::sharing(&chroot.url(), "b", most(3)).await;
     // As a delete on its way would, this keeps the share in mind.
-    let queue = peer.session().unwrap().local.queue("/p");
+    let queue = peer.session().unwrap().local.queue(&"/p".into());
     let (look, log) = (proxy.hold_request(Op::GetData, 1), Log::default());
     for _ in 0..3 {
         let hold = peer.run_for("/p").await;
@@ -244,7 +243,7 @@ async fn whoever_waited_for_others_has_a_whole_share() {
     let (server, chroot) = chroot("whole").await;
     let [peer, other] =
         [Peer::sharing(&chroot.url(), "a", most(2)).await, Peer::sharing(&chroot.url(), "b", most(2)).await];
-    let queue = peer.session().unwrap().local.queue("/p");
+    let queue = peer.session().unwrap().local.queue(&"/p".into());
     let log = Log::default();
     let hold = peer.run_for("/p").await;
     log.hold(0, &hold);
@@ -344,7 +343,7 @@ async fn callers_that_are_gone_are_passed_over() {
     let (server, chroot) = chroot("chain").await;
     let peer = Peer::sharing(&chroot.url(), "a", ENDLESS).await;
     let session = peer.session().unwrap();
-    let queue = session.local.queue("/p");
+    let queue = session.local.queue(&"/p".into());
     let claim = || {
         let (call, answer) = peer.call(plain("/p", SOON));
         (call.claim(Uuid::new_v4()), answer)
@@ -352,8 +351,7 @@ async fn callers_that_are_gone_are_passed_over() {
     let places: Vec<_> = (0..20_000).map(|_| queue.enter(claim().0)).collect();
     let (last, mut answer) = claim();
     let last = queue.enter(last);
-    let created = Created { czxid: 1, place: 0 };
-    let own = OwnNode::new(session.clone(), "/p", created, Place::Plain(Some(queue.clone())));
+    let own = OwnNode::new(session.clone(), made_up("/p"), Place::plain(queue.clone()));
     queue.receive(own, None);
     assert!(places.iter().all(|place| place.standing(false) == Standing::Granted));
     let hold = answer.try_recv().unwrap().unwrap();
@@ -442,16 +440,16 @@ async fn what_a_session_may_have_lost_is_not_passed_on() {
     assert_eq!(within(SOON, hold.ended()).await, LostReason::Unconfirmed);
     let token = hold.token();
     hold.release();
-    assert_eq!(session.local.queue("/p").waiting(), 1, "passed on without a valid session");
+    assert_eq!(session.local.queue(&"/p".into()).waiting(), 1, "passed on without a valid session");
     // Who was about to get something is first in line again, if it is still there.
-    let queue = session.local.queue("/x");
+    let queue = session.local.queue(&"/x".into());
     for (is_there, waits) in [(true, 1), (false, 0)] {
         let (call, _answer) = peer.call(plain("/x", SOON));
         let place = queue.pass_by();
         let newcomer = place.newcomer(call.claim(Uuid::new_v4()));
         let place = is_there.then_some(place);
-        let stands = Place::Plain(Some(queue.clone()));
-        let own = OwnNode::new(session.clone(), "/x", Created { czxid: 1, place: 0 }, stands);
+        let node = made_up("/x");
+        let own = OwnNode::new(session.clone(), node, Place::plain(queue.clone()));
         queue.receive(own, Some(newcomer));
         assert_eq!(queue.waiting(), waits);
         drop(place);

@@ -7,10 +7,10 @@ use super::{
     super::{
         Config,
         contender::{OwnNode, Place},
-        group::Created,
     },
     support::{
-        Peer, SESSION, SOON, chroot, config, count, fair, is_queued, plain, release, request, until, within,
+        Peer, SESSION, SOON, chroot, config, count, fair, is_queued, made_up, plain, release, request, until,
+        within,
     },
 };
 use crate::{
@@ -86,7 +86,7 @@ async fn a_silent_server_costs_the_locks_before_the_session_can_be_given_away() 
     assert!(took > SESSION / 2, "given up after {took:?} already");
     assert!(!session.validity.is_connected());
     // Nothing is granted, however it came by its node.
-    let own = OwnNode::new(session.clone(), "/x", Created { czxid: 1, place: 0 }, Place::Plain(None));
+    let own = OwnNode::new(session.clone(), made_up("/x"), Place::nobodys());
     let (call, _answer) = peer.call(fair("/x", SOON));
     let (_, own) = call.claim(uuid::Uuid::nil()).grant(own).unwrap_err();
     own.node().is_seen_gone();

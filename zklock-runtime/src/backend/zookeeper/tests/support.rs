@@ -9,7 +9,12 @@ use tokio::sync::oneshot;
 use zklock_testkit::{Chroot, ZooKeeper as Server};
 
 use super::super::{
-    Acl, Address, Config, Limit, ZooKeeper, call::Call, outlet::Answer, session::Session, supervisor::Current,
+    Acl, Address, Config, Limit, ZooKeeper,
+    call::Call,
+    group::Created,
+    outlet::Answer,
+    session::{Node, Session},
+    supervisor::Current,
 };
 use crate::{
     backend::{Backend, Request},
@@ -122,6 +127,11 @@ pub(super) fn request(path: &str, fair: bool, wait: Duration) -> Request {
 pub(super) async fn release(hold: Arc<Hold>) {
     hold.release();
     within(SOON, hold.gone()).await;
+}
+
+/// A plain node that the server has never seen.
+pub(super) fn made_up(path: &str) -> Arc<Node> {
+    Node::plain(path.into(), Created { czxid: 1, place: 0 })
 }
 
 #[track_caller]
