@@ -227,12 +227,16 @@ async fn waiters_survive_what_an_operator_deletes() {
         names.len() == 2 && !names.contains(own)
     })
     .await;
-    // Then everything, the directory included.
+    // Then everything, the directory included; at once, since the waiter comes back.
+    let operator = zk::Client::connect(server.connect_string()).await.unwrap();
     until("all of it is gone", async || {
-        for name in server.children(&directory).await.unwrap() {
-            server.delete_node(&format!("{directory}/{name}")).await.unwrap();
+        let names = server.children(&directory).await.unwrap();
+        let mut all = operator.new_multi_writer();
+        for name in names {
+            all.add_delete(&format!("{directory}/{name}"), None).unwrap();
         }
-        server.delete_node(&directory).await.unwrap_or(false)
+        all.add_delete(&directory, None).unwrap();
+        all.commit().await.is_ok()
     })
     .await;
     let next = within(SOON, waiting).await.unwrap().unwrap();
