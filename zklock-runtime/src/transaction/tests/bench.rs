@@ -35,6 +35,14 @@ pub(super) trait Bench: Database {
     /// The same database by another way.
     fn by_way_of(options: &Options<Self>, port: u16) -> Options<Self>;
 
+    /// Counts those who wait, in this database, for somebody else's transaction to let the fence row go.
+    const WAITING_FOR_THE_FENCE: &'static str;
+
+    /// Whether somebody does.
+    fn waits_for_the_fence(
+        connection: &mut Self::Connection,
+    ) -> impl Future<Output = sqlx::Result<bool>> + Send;
+
     /// Whether the fate of a COMMIT can be told when its fence row no longer shows it.
     const REMEMBERS: bool = false;
 
@@ -62,6 +70,11 @@ macro_rules! common {
             query_scalar("SELECT id FROM t ORDER BY id").fetch_all(connection).await
         }
 
+        async fn waits_for_the_fence(connection: &mut $connection) -> sqlx::Result<bool> {
+            let count: i64 = query_scalar(Self::WAITING_FOR_THE_FENCE).fetch_one(connection).await?;
+            Ok(count > 0)
+        }
+
         async fn run(connection: &mut $connection, text: &'static str) -> sqlx::Result<()> {
             raw_sql(text).execute(connection).await.map(drop)
         }
@@ -81,6 +94,9 @@ impl Bench for sqlx::Postgres {
     }
 
     common!(sqlx::PgConnection);
+
+    const WAITING_FOR_THE_FENCE: &'static str = "SELECT count(*) FROM pg_stat_activity \
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'UPDATE zklock_fence%'";
 
     const REMEMBERS: bool = true;
 
@@ -127,6 +143,10 @@ impl Bench for sqlx::MySql {
 
     common!(sqlx::MySqlConnection);
 
+    // Who has not begun to wait yet does so next.
+    const WAITING_FOR_THE_FENCE: &'static str = "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
+        WHERE DB = DATABASE() AND INFO LIKE 'UPDATE zklock_fence%'";
+
     fn by_way_of(options: &Options<Self>, port: u16) -> Options<Self> {
         options.clone().host("127.0.0.1").port(port)
     }
@@ -171,6 +191,9 @@ impl Bench for sqlx::Sqlite {
     }
 
     common!(sqlx::SqliteConnection);
+
+    /// They wait before.
+    const WAITING_FOR_THE_FENCE: &'static str = "SELECT 0";
 
     fn by_way_of(options: &Options<Self>, _: u16) -> Options<Self> {
         options.clone()

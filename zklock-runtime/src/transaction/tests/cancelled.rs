@@ -33,6 +33,13 @@ on_each_database!(
     a_runtime_that_ends_takes_its_statements_with_it,
 );
 
+// Where there is one writer at a time, nobody gets as far.
+mod waiting {
+    use super::{super::on_each_server, a_wait_for_the_fence_ends_with_its_stop_from_outside};
+
+    on_each_server!(a_wait_for_the_fence_ends_with_its_stop_from_outside);
+}
+
 async fn a_begin_dropped_at_any_step_leaves_the_pool_clean<DB: Bench>() {
     let lab = Lab::<DB>::new().await;
     let mut finished = 0;
@@ -249,6 +256,31 @@ async fn a_begin_that_waits_for_the_fence_ends_with_its_hold<DB: Bench>() {
     soon(tx.commit()).await.unwrap();
     assert_eq!(lab.ids().await, [1, 2]);
     lab.assert_clean(3).await;
+}
+
+/// It is found before the database has answered its first statement, which waits for somebody who goes on undisturbed.
+async fn a_wait_for_the_fence_ends_with_its_stop_from_outside<DB: Bench>() {
+    let lab = Lab::<DB>::new().await;
+    // Else its first statement of all would be to create the row, for which it would wait as well.
+    let (before, _) = lab.hold("/a");
+    soon(lab.begin_on(&lab.beside, &before, FENCED).await.unwrap().commit()).await.unwrap();
+    let (first, _) = lab.hold_for("/a", Some(Duration::from_secs(100)));
+    let mut open = lab.begin(&first).await.unwrap();
+    DB::insert(connection(&mut open), 1).await.unwrap();
+    let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(100)));
+    let stop = async {
+        until(|| lab.waits_for_the_fence()).await;
+        soon(hold.transaction().unwrap().stop()).await.unwrap();
+        assert!(!lab.waits_for_the_fence().await, "it is not over");
+        soon(open.commit()).await.unwrap();
+    };
+    let (begun, ()) = tokio::join!(lab.begin_on(&lab.beside, &hold, FENCED), stop);
+    let error = begun.unwrap_err();
+    assert!(matches!(error, Error::Database { .. }), "{error}");
+    hold.release();
+    released.released().await;
+    assert_eq!(lab.ids().await, [1]);
+    lab.assert_clean(2).await;
 }
 
 async fn a_runtime_that_ends_takes_its_transactions_with_it<DB: Bench>() {

@@ -118,6 +118,12 @@ impl<DB: Bench> Lab<DB> {
         DB::is_free(&mut connection).await.is_ok()
     }
 
+    /// Whether somebody waits for a fence row that somebody else's transaction has.
+    pub(super) async fn waits_for_the_fence(&self) -> bool {
+        let mut connection = self.beside.acquire().await.unwrap();
+        DB::waits_for_the_fence(&mut connection).await.unwrap()
+    }
+
     /// The pool's one connection is there, in no transaction and with its settings.
     pub(super) async fn assert_clean(&self, id: i64) {
         let mut connection = soon(self.pool.acquire()).await.unwrap();
