@@ -1,4 +1,8 @@
-use std::time::{Duration, Instant};
+use std::{
+    future::Future,
+    task::Context,
+    time::{Duration, Instant},
+};
 
 use zklock_testkit::{Proxy, ZooKeeper as Server};
 use zookeeper_client as zk;
@@ -10,7 +14,8 @@ use super::{
         group::Created,
     },
     support::{
-        Peer, SESSION, SOON, chroot, config, count, fair, is_queued, plain, release, request, until, within,
+        Peer, SESSION, SOON, chroot, config, count, fair, is_queued, panicking, plain, release, request,
+        until, within,
     },
 };
 use crate::{
@@ -67,6 +72,23 @@ async fn an_expired_session_ends_its_holds_and_is_replaced() {
     release(within(SOON, behind_other).await.unwrap().unwrap()).await;
     release(hold).await;
     release(again).await;
+}
+
+/// All holds of a session are told of its end, by the one who is to build the next.
+#[tokio::test]
+async fn a_waker_that_panics_does_not_keep_the_next_session_away() {
+    let (server, chroot) = chroot("panics").await;
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let peer = Peer::connect(&chroot.via(proxy.addr()).url(), "a").await;
+    let holds = [peer.lock("/a").await, peer.lock("/b").await, peer.run_for("/p").await];
+    let waker = panicking();
+    let mut all: Vec<_> = holds.iter().map(|hold| Box::pin(hold.ended())).collect();
+    for ended in &mut all {
+        assert!(ended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    expire(server, &proxy, &peer).await;
+    release(peer.lock("/c").await).await;
+    assert!(holds.iter().all(|hold| matches!(hold.state(), State::Ended(_))));
 }
 
 #[tokio::test]
