@@ -109,8 +109,8 @@ impl Signal {
 }
 
 impl<C: Candidate> Line<C> {
-    /// Whether the sequence comes after all that are known. If not, its answer was late, or the directory was made anew
-    /// since.
+    /// Takes the sequence in, to enter, if it comes after all that are known. If not, its answer was late, or the directory
+    /// was made anew since.
     pub(super) fn takes(&self, sequence: i32) -> bool {
         self.state().order.takes(sequence)
     }
@@ -513,7 +513,9 @@ mod tests {
         let line = Arc::default();
         let _world = entered(&line, 4..8);
         line.leave(4, true);
-        for (sequence, is_taken) in [(0, false), (4, false), (5, false), (7, false), (8, true), (9, true)] {
+        for (sequence, is_taken) in
+            [(0, false), (4, false), (5, false), (7, false), (8, true), (8, false), (9, true)]
+        {
             assert_eq!(line.takes(sequence), is_taken, "{sequence}");
         }
     }

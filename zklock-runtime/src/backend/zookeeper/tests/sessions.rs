@@ -230,6 +230,30 @@ async fn a_deleted_node_ends_its_hold() {
     release(next).await;
 }
 
+/// Its own node is not watched yet, and went with the holder's.
+#[tokio::test]
+async fn who_has_lost_its_node_does_not_pass_the_lock_on() {
+    let (server, chroot) = chroot("lostboth").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let directory = format!("{}/a", chroot.path());
+    let hold = peer.lock("/a").await;
+    let session = peer.session().unwrap();
+    until("it is watched", async || session.watched() == 1).await;
+    let waiting = peer.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 2).await;
+    for name in server.children(&directory).await.unwrap() {
+        server.delete_node(&format!("{directory}/{name}")).await.unwrap();
+    }
+    assert_eq!(within(SOON, hold.ended()).await, LostReason::NodeGone);
+    release(hold).await;
+    let next = within(SOON, waiting).await.unwrap().unwrap();
+    let names = server.children(&directory).await.unwrap();
+    assert_eq!(names.len(), 1, "granted without a node");
+    let node = server.node(&format!("{directory}/{}", names[0])).await.unwrap().unwrap();
+    assert!(next.token().to_string().starts_with(&format!("{:016x}", node.czxid)));
+    release(next).await;
+}
+
 #[tokio::test]
 async fn waiters_survive_what_an_operator_deletes() {
     let (server, chroot) = chroot("rmnode").await;
