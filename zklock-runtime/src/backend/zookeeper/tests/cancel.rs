@@ -190,6 +190,10 @@ async fn calls_on_a_session_that_is_over_go_to_the_next_one() {
         let hold = peer.acquired(&path, is_fair).await;
         let session = peer.session().unwrap();
         session.end(LostReason::SessionExpired);
+        until("the next one is there", async || {
+            peer.session().is_some_and(|next| !Arc::ptr_eq(&next, &session))
+        })
+        .await;
         let (call, answer) = peer.call(request(&path, is_fair, SOON));
         started(&call, &session);
         release(within(SOON, answer).await.unwrap().unwrap()).await;

@@ -254,6 +254,31 @@ async fn who_has_lost_its_node_does_not_pass_the_lock_on() {
     release(next).await;
 }
 
+/// Its body may be long in ending; the directory is not the one any more in which it stood.
+#[tokio::test]
+async fn who_has_lost_its_node_keeps_nobody_waiting_in_a_directory_made_anew() {
+    let (server, chroot) = chroot("lostdir").await;
+    let [peer, other] = [Peer::connect(&chroot.url(), "a").await, Peer::connect(&chroot.url(), "b").await];
+    let directory = format!("{}/a", chroot.path());
+    let lost = peer.lock("/a").await;
+    let session = peer.session().unwrap();
+    until("it is watched", async || session.watched() == 1).await;
+    for name in server.children(&directory).await.unwrap() {
+        server.delete_node(&format!("{directory}/{name}")).await.unwrap();
+    }
+    server.delete_node(&directory).await.unwrap();
+    assert_eq!(within(SOON, lost.ended()).await, LostReason::NodeGone);
+    let theirs = other.lock("/a").await;
+    let waiting = peer.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 2).await;
+    release(theirs).await;
+    let next = within(SOON, waiting).await.unwrap().unwrap();
+    assert!(next.is_held() && !lost.is_held());
+    release(lost).await;
+    assert!(next.is_held());
+    release(next).await;
+}
+
 #[tokio::test]
 async fn waiters_survive_what_an_operator_deletes() {
     let (server, chroot) = chroot("rmnode").await;
