@@ -507,6 +507,18 @@ mod tests {
         fourth.is_first();
         assert_eq!(world.lock().unwrap().granted, [4, 6, 7]);
     }
+
+    #[test]
+    fn nodes_that_are_gone_do_not_occupy_a_directory() {
+        let line = Arc::default();
+        let _world = entered(&line, 4..6);
+        assert!(line.is_occupied());
+        line.state().held.as_ref().unwrap().is_seen_gone();
+        assert!(line.is_occupied());
+        line.state().order.waiting().for_each(|waiting| waiting.candidate.node.is_seen_gone());
+        assert!(!line.is_occupied());
+    }
+
     /// Its node may be of a directory that was made anew, which nobody has noticed yet.
     #[test]
     fn a_sequence_that_was_there_before_is_not_taken() {
