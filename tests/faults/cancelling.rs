@@ -34,8 +34,9 @@ async fn g05_a_call_dropped_at_every_poll_leaves_nothing() -> Outcome {
     let ids = Ids::default();
     let fuzzed = drop_fuzz(|| shop.write(ids.next(), Then::Return), clean(&shop)).await?;
     fuzzed.output?;
-    // The grant, BEGIN, the body's statement, COMMIT.
-    assert!(fuzzed.polls >= 4, "{}", fuzzed.polls);
+    // The grant, BEGIN, the body's statement, COMMIT, of which some may be there before they are waited for; over a slow
+    // link, in the test below, all of them are waited for.
+    assert!(fuzzed.polls >= 2, "{}", fuzzed.polls);
     assert!(shop.is_written(ids.0.load(Ordering::Relaxed)).await?);
     shop.is_clean().await
 }
@@ -97,7 +98,8 @@ async fn g08_a_waiting_call_dropped_at_every_poll_leaves_nothing() -> Outcome {
         )
         .await?;
         fuzzed.output?;
-        assert!(fuzzed.polls >= 4, "{}", fuzzed.polls);
+        // In the queue at least: what comes after the grant may be there before it is waited for.
+        assert!(fuzzed.polls >= 2, "{}", fuzzed.polls);
         let ended = holder.take().map(Holder::end);
         if let Some(ended) = ended {
             ended.await?;

@@ -9,6 +9,7 @@ mod validity;
 use std::{
     fmt,
     future::Future,
+    panic::{self, AssertUnwindSafe},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -18,6 +19,7 @@ use std::{
 };
 
 use tokio::sync::{Notify, futures::OwnedNotified};
+use tracing::error;
 use uuid::Uuid;
 
 use self::state::{Outer, Refusal, Word};
@@ -584,7 +586,10 @@ impl Hold {
         if root.is_waited_for.load(Ordering::SeqCst)
             && let Some(changed) = root.changed.get()
         {
-            changed.notify_waiters();
+            // Wakers are the code of others: one that panics must not stop whoever ends or passes on what they wait for.
+            if panic::catch_unwind(AssertUnwindSafe(|| changed.notify_waiters())).is_err() {
+                error!(target: "zklock", path = %self.path, "a waker panicked");
+            }
         }
     }
 

@@ -152,17 +152,15 @@ impl Call {
         let call = self.clone();
         self.home.tasks.spawn(async move {
             if let Some((session, stand)) = call.takes_stand() {
-                let attended = Attended(call);
+                let attended = call.attended();
                 attended.0.run(Some((session, First::Stand(stand)))).await;
             }
         });
     }
 
-    /// Out of where it waits without a task, if it does.
+    /// Out of where it waits without a task, if it does. It keeps its timer, since it may go back there.
     pub(super) fn takes_stand(&self) -> Option<(Arc<Session>, Stand)> {
-        let mut rest = self.rest();
-        drop(rest.timer.take());
-        rest.stand.take()
+        self.rest().stand.take()
     }
 
     /// As when its caller goes away.
@@ -178,23 +176,33 @@ impl Call {
 
     /// Goes on with a task.
     pub(super) fn takes_task(self: &Arc<Self>, first: Option<(Arc<Session>, First)>) {
+        let attended = self.attended();
+        self.home.tasks.spawn(async move { attended.0.run(first).await });
+    }
+
+    /// A task sees to it from here on, with timers of its own.
+    fn attended(self: &Arc<Self>) -> Attended {
         let timer = self.rest().timer.take();
         drop(timer);
-        let attended = Attended(self.clone());
-        self.home.tasks.spawn(async move { attended.0.run(first).await });
+        Attended(self.clone())
     }
 
     /// Has itself looked after at `at`, as long as it has no task.
     fn is_due_at(self: &Arc<Self>, at: Tick) {
         let mut timer = self.home.engine.timers().sleep_until(at);
         let waker = Waker::from(self.clone());
-        if Pin::new(&mut timer).poll(&mut Context::from_waker(&waker)).is_pending() {
+        {
+            // Locked from before it can run out: else it could be kept in place of the next one, and never run out again.
             let mut rest = self.rest();
-            // Kept for a caller that has just left, it would keep the call, and be set again and again.
-            if !rest.is_left {
-                rest.timer = Some(timer);
+            if Pin::new(&mut timer).poll(&mut Context::from_waker(&waker)).is_pending() {
+                // Kept for a caller that has just left, it would keep the call, and be set again and again.
+                if !rest.is_left {
+                    rest.timer = Some(timer);
+                }
+                return;
             }
-        } else if at <= Tick::now() {
+        }
+        if at <= Tick::now() {
             self.is_due();
         } else {
             // The engine has stopped.

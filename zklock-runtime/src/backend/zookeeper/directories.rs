@@ -280,6 +280,19 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_of_one_directory_and_a_late_answer_does_not_bring_an_old_one_back() {
+        let directories = Arc::new(Directories::default());
+        let presence = directories.enter(&"/a".into());
+        let old = presence.line(5);
+        assert!(Arc::ptr_eq(&old, &directories.enter(&"/a".into()).line(5)));
+        let new = presence.line(7);
+        assert!(!Arc::ptr_eq(&old, &new));
+        let late = presence.line(5);
+        assert!(!Arc::ptr_eq(&late, &old) && !Arc::ptr_eq(&late, &new));
+        assert!(directories.last_line("/a").is_some_and(|line| Arc::ptr_eq(&line, &new)));
+    }
+
+    #[test]
     fn no_more_than_so_many_are_remembered() {
         let directories = Arc::new(Directories::default());
         let kept = directories.enter(&"/kept".into());

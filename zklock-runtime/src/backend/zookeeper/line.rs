@@ -124,8 +124,8 @@ impl<C> Line<C> {
 }
 
 impl<C: Candidate> Line<C> {
-    /// Whether the sequence comes after all that are known. If not, its answer was late, or the directory was made anew
-    /// since.
+    /// Takes the sequence in, to enter, if it comes after all that are known. If not, its answer was late, or the directory
+    /// was made anew since.
     pub(super) fn takes(&self, sequence: i32) -> bool {
         self.state().order.takes(sequence)
     }
@@ -520,13 +520,27 @@ mod tests {
         fourth.is_first();
         assert_eq!(world.lock().unwrap().granted, [4, 6, 7]);
     }
+
+    #[test]
+    fn nodes_that_are_gone_do_not_occupy_a_directory() {
+        let line = Arc::new(Line::of(None));
+        let _world = entered(&line, 4..6);
+        assert!(line.is_occupied());
+        line.state().held.as_ref().unwrap().is_seen_gone();
+        assert!(line.is_occupied());
+        line.state().order.waiting().for_each(|waiting| waiting.candidate.node.is_seen_gone());
+        assert!(!line.is_occupied());
+    }
+
     /// Its node may be of a directory that was made anew, which nobody has noticed yet.
     #[test]
     fn a_sequence_that_was_there_before_is_not_taken() {
         let line = Arc::new(Line::of(None));
         let _world = entered(&line, 4..8);
         line.leave(4, true);
-        for (sequence, is_taken) in [(0, false), (4, false), (5, false), (7, false), (8, true), (9, true)] {
+        for (sequence, is_taken) in
+            [(0, false), (4, false), (5, false), (7, false), (8, true), (8, false), (9, true)]
+        {
             assert_eq!(line.takes(sequence), is_taken, "{sequence}");
         }
     }

@@ -6,6 +6,8 @@ use super::{nodes, queue};
 /// nothing: [`Line`](super::line::Line) acts on it, and the model explores it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Order<W> {
+    /// The last sequence that was taken in.
+    taken: Option<i32>,
     /// All contenders up to this sequence are over.
     done: Option<i32>,
     /// The sequence of ours that holds, or is being granted.
@@ -75,6 +77,7 @@ pub(super) fn is_in_order(sequence: i32) -> bool {
 impl<W> Default for Order<W> {
     fn default() -> Self {
         Self {
+            taken: None,
             done: None,
             holder: None,
             waiting: BTreeMap::new(),
@@ -86,15 +89,17 @@ impl<W> Default for Order<W> {
 }
 
 impl<W: Waits> Order<W> {
-    /// Whether the sequence comes after all that are known. If not, its answer was late, or the directory was made anew
-    /// since.
-    pub(super) fn takes(&self, sequence: i32) -> bool {
-        let last = self.waiting.last_key_value().map(|(last, _)| *last);
-        self.done.max(self.holder).max(last) < Some(sequence)
+    /// Takes the sequence in, to enter, if it comes after all that are known. If not, its answer was late, or the directory
+    /// was made anew since. Nobody else can enter with it then: it would take the place of the first.
+    pub(super) fn takes(&mut self, sequence: i32) -> bool {
+        let is_later = self.taken < Some(sequence);
+        self.taken = self.taken.max(Some(sequence));
+        is_later
     }
 
     /// `is_first`: nobody else was there when it came.
     pub(super) fn enter(&mut self, sequence: i32, is_first: bool, who: W) {
+        self.taken = self.taken.max(Some(sequence));
         let previous = sequence.wrapping_sub(1);
         if is_first {
             self.are_over(previous);

@@ -363,6 +363,9 @@ mod tests {
         let last = Write::DeleteLast { path: "/a/7".into(), directory: "/a".into() };
         assert!(plan(&[last, enters("/a", false), enters("/b", false)]).ops().contains(&Op::Count(0)));
         assert!(plan(&[leaving(), enters("/a", false)]).ops().contains(&Op::Count(0)));
+        // What is made with one of those who enter it is not the one we know.
+        let made = plan(&[leaving(), enters("/a", false), enters("/a", true), enters("/b", false)]);
+        assert!(made.ops().contains(&Op::Count(0)));
     }
 
     #[test]

@@ -7,13 +7,16 @@ use std::{
 };
 
 use super::{
-    super::{answer::Setback, attempt::Attempt, fair as fair_lock, plain as plain_lock},
+    super::{
+        answer::Setback, attempt::Attempt, call::Call, fair as fair_lock, plain as plain_lock,
+        session::Session,
+    },
     support::{Peer, SOON, chroot, count, release, request, until, within},
 };
 use crate::{
     backend::{Backend, Request},
     clock::Tick,
-    error::LostReason,
+    error::{Error, LostReason},
     hold::Hold,
 };
 
@@ -166,11 +169,7 @@ async fn calls_that_wait_without_a_task_hear_of_the_end_of_the_session() {
         let hold = peer.acquired(&format!("/{is_fair}"), is_fair).await;
         let session = peer.session().unwrap();
         let (call, answer) = peer.call(request(&format!("/{is_fair}"), is_fair, SOON));
-        if is_fair {
-            fair_lock::start(&call, &session);
-        } else {
-            plain_lock::start(&call, &session);
-        }
+        started(&call, &session);
         until("it waits", async || call.waits_without_a_task()).await;
         session.end(LostReason::SessionExpired);
         // On the next session nobody is before it.
@@ -178,6 +177,86 @@ async fn calls_that_wait_without_a_task_hear_of_the_end_of_the_session() {
         assert!(!call.waits_without_a_task() && next.is_held());
         release(next).await;
         drop(hold);
+    }
+}
+
+/// As it may be when the session ends at the moment of the call.
+#[tokio::test]
+async fn calls_on_a_session_that_is_over_go_to_the_next_one() {
+    let (_, chroot) = chroot("late").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    for is_fair in [true, false] {
+        let path = format!("/{is_fair}");
+        let hold = peer.acquired(&path, is_fair).await;
+        let session = peer.session().unwrap();
+        session.end(LostReason::SessionExpired);
+        until("the next one is there", async || {
+            peer.session().is_some_and(|next| !Arc::ptr_eq(&next, &session))
+        })
+        .await;
+        let (call, answer) = peer.call(request(&path, is_fair, SOON));
+        started(&call, &session);
+        release(within(SOON, answer).await.unwrap().unwrap()).await;
+        drop(hold);
+    }
+}
+
+/// Its caller may leave between the answer of the server and the wait.
+#[tokio::test]
+async fn who_has_left_is_not_kept_waiting() {
+    let (server, chroot) = chroot("hasleft").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let session = peer.session().unwrap();
+    for is_fair in [true, false] {
+        let path = format!("/{is_fair}");
+        let hold = peer.acquired(&path, is_fair).await;
+        let (call, answer) = peer.call(request(&path, is_fair, SOON));
+        call.is_left();
+        started(&call, &session);
+        // Whatever was sent before has been answered when this has.
+        release(peer.lock("/other").await).await;
+        assert!(!call.waits_without_a_task());
+        if is_fair {
+            until("only the holder is left", async || count(server, &chroot, &path).await == 1).await;
+        } else {
+            assert_eq!(session.local.queue(&path.as_str().into()).waiting(), 0);
+        }
+        drop(answer);
+        release(hold).await;
+    }
+}
+
+/// Without a timer, it hears of it only if it is told.
+#[tokio::test]
+async fn a_call_that_waits_without_a_task_hears_that_it_is_first_now() {
+    let (_, chroot) = chroot("first").await;
+    let [peer, other] = [Peer::connect(&chroot.url(), "a").await, Peer::connect(&chroot.url(), "b").await];
+    let session = peer.session().unwrap();
+    let hold = other.run_for("/p").await;
+    let first = peer.start(request("/p", false, SOON));
+    until("one waits", async || session.local.queue(&"/p".into()).waiting() == 1).await;
+    let (call, answer) = peer.call(request("/p", false, SOON));
+    started(&call, &session);
+    until("it waits", async || call.waits_without_a_task()).await;
+    first.abort();
+    until("it has a task", async || !call.waits_without_a_task()).await;
+    release(hold).await;
+    release(within(SOON, answer).await.unwrap().unwrap()).await;
+}
+
+/// Without a timer, it is answered only if it does not wait.
+#[tokio::test]
+async fn who_tries_once_does_not_wait_behind_one_of_ours() {
+    let (_, chroot) = chroot("once").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    for is_fair in [true, false] {
+        let path = format!("/{is_fair}");
+        let hold = peer.acquired(&path, is_fair).await;
+        let (call, answer) = peer.call(request(&path, is_fair, Duration::ZERO));
+        started(&call, &peer.session().unwrap());
+        let error = within(SOON, answer).await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Busy { .. }), "{error}");
+        release(hold).await;
     }
 }
 
@@ -193,6 +272,15 @@ async fn nothing_keeps_a_call_whose_caller_has_left() {
     let kept = Arc::downgrade(&call);
     drop((call, answer));
     assert!(kept.upgrade().is_none());
+}
+
+/// What the caller's thread does first, without the timer.
+fn started(call: &Arc<Call>, session: &Arc<Session>) {
+    if call.request.options.fair {
+        fair_lock::start(call, session);
+    } else {
+        plain_lock::start(call, session);
+    }
 }
 
 /// Polls once.

@@ -1,10 +1,12 @@
 //! A plain node that goes from one task of a process to the next, and from process to process.
 
 use std::{
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::Context,
     time::Duration,
 };
 
@@ -18,11 +20,11 @@ use super::{
         contender::{OwnNode, Place},
         local::Standing,
     },
-    support::{Peer, SOON, chroot, made_up, plain, release, until, within},
+    support::{Peer, SOON, chroot, made_up, panicking, plain, release, until, within},
 };
 use crate::{
     backend::Backend,
-    error::LostReason,
+    error::{Error, LostReason},
     hold::{Hold, State},
     token::FencingToken,
 };
@@ -516,4 +518,41 @@ async fn an_answer_that_is_lost_between_two_shares_costs_nobody_the_lock() {
             nothing_is_left(server, &name, &[&peer, &other]).await;
         }
     }
+}
+
+/// Its create was on its way when the node came for one who tries once.
+#[tokio::test]
+async fn who_asked_in_vain_waits_no_longer_than_it_may() {
+    let (server, chroot) = chroot("vain").await;
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let peer = Peer::sharing(&chroot.via(proxy.addr()).url(), "a", ENDLESS).await;
+    let asked = proxy.hold_request(Op::Create, 1);
+    let tries = peer.start(plain("/p", Duration::ZERO));
+    asked.fired().await.unwrap();
+    let waits = peer.start(plain("/p", Duration::from_secs(2)));
+    is_waiting(&peer, 1).await;
+    asked.release();
+    let hold = within(SOON, tries).await.unwrap().unwrap();
+    let error = within(SOON, waits).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    release(hold).await;
+    nothing_is_left(server, &format!("{}/p", chroot.path()), &[&peer]).await;
+}
+
+/// Whoever gives a lock back tells those who wait for its end, in the midst of passing it on.
+#[tokio::test]
+async fn a_waker_that_panics_does_not_stop_the_queue() {
+    let (server, chroot) = chroot("panics").await;
+    let peer = Peer::sharing(&chroot.url(), "a", ENDLESS).await;
+    let hold = peer.run_for("/p").await;
+    let waiting = peer.start(plain("/p", SOON));
+    is_waiting(&peer, 1).await;
+    {
+        let mut gone = pin!(hold.gone());
+        assert!(gone.as_mut().poll(&mut Context::from_waker(&panicking())).is_pending());
+        hold.release();
+        assert!(hold.is_gone());
+    }
+    release(within(SOON, waiting).await.unwrap().unwrap()).await;
+    nothing_is_left(server, &format!("{}/p", chroot.path()), &[&peer]).await;
 }

@@ -1,4 +1,8 @@
-use std::time::{Duration, Instant};
+use std::{
+    future::Future,
+    task::Context,
+    time::{Duration, Instant},
+};
 
 use zklock_testkit::{Proxy, ZooKeeper as Server};
 use zookeeper_client as zk;
@@ -9,8 +13,8 @@ use super::{
         contender::{OwnNode, Place},
     },
     support::{
-        Peer, SESSION, SOON, chroot, config, count, fair, is_queued, made_up, plain, release, request, until,
-        within,
+        Peer, SESSION, SOON, chroot, config, count, fair, is_queued, made_up, panicking, plain, release,
+        request, until, within,
     },
 };
 use crate::{
@@ -67,6 +71,23 @@ async fn an_expired_session_ends_its_holds_and_is_replaced() {
     release(within(SOON, behind_other).await.unwrap().unwrap()).await;
     release(hold).await;
     release(again).await;
+}
+
+/// All holds of a session are told of its end, by the one who is to build the next.
+#[tokio::test]
+async fn a_waker_that_panics_does_not_keep_the_next_session_away() {
+    let (server, chroot) = chroot("panics").await;
+    let proxy = Proxy::start(server.connect_string()).await.unwrap();
+    let peer = Peer::connect(&chroot.via(proxy.addr()).url(), "a").await;
+    let holds = [peer.lock("/a").await, peer.lock("/b").await, peer.run_for("/p").await];
+    let waker = panicking();
+    let mut all: Vec<_> = holds.iter().map(|hold| Box::pin(hold.ended())).collect();
+    for ended in &mut all {
+        assert!(ended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    expire(server, &proxy, &peer).await;
+    release(peer.lock("/c").await).await;
+    assert!(holds.iter().all(|hold| matches!(hold.state(), State::Ended(_))));
 }
 
 #[tokio::test]
@@ -205,6 +226,55 @@ async fn a_deleted_node_ends_its_hold() {
     release(first).await;
     release(peer.lock("/x").await).await;
     assert!(server.node(&format!("{}/p", chroot.path())).await.unwrap().is_some());
+    release(next).await;
+}
+
+/// Its own node is not watched yet, and went with the holder's.
+#[tokio::test]
+async fn who_has_lost_its_node_does_not_pass_the_lock_on() {
+    let (server, chroot) = chroot("lostboth").await;
+    let peer = Peer::connect(&chroot.url(), "a").await;
+    let directory = format!("{}/a", chroot.path());
+    let hold = peer.lock("/a").await;
+    let session = peer.session().unwrap();
+    until("it is watched", async || session.watched() == 1).await;
+    let waiting = peer.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 2).await;
+    for name in server.children(&directory).await.unwrap() {
+        server.delete_node(&format!("{directory}/{name}")).await.unwrap();
+    }
+    assert_eq!(within(SOON, hold.ended()).await, LostReason::NodeGone);
+    release(hold).await;
+    let next = within(SOON, waiting).await.unwrap().unwrap();
+    let names = server.children(&directory).await.unwrap();
+    assert_eq!(names.len(), 1, "granted without a node");
+    let node = server.node(&format!("{directory}/{}", names[0])).await.unwrap().unwrap();
+    assert!(next.token().to_string().starts_with(&format!("{:016x}", node.czxid)));
+    release(next).await;
+}
+
+/// Its body may be long in ending; the directory is not the one any more in which it stood.
+#[tokio::test]
+async fn who_has_lost_its_node_keeps_nobody_waiting_in_a_directory_made_anew() {
+    let (server, chroot) = chroot("lostdir").await;
+    let [peer, other] = [Peer::connect(&chroot.url(), "a").await, Peer::connect(&chroot.url(), "b").await];
+    let directory = format!("{}/a", chroot.path());
+    let lost = peer.lock("/a").await;
+    let session = peer.session().unwrap();
+    until("it is watched", async || session.watched() == 1).await;
+    for name in server.children(&directory).await.unwrap() {
+        server.delete_node(&format!("{directory}/{name}")).await.unwrap();
+    }
+    server.delete_node(&directory).await.unwrap();
+    assert_eq!(within(SOON, lost.ended()).await, LostReason::NodeGone);
+    let theirs = other.lock("/a").await;
+    let waiting = peer.start(fair("/a", SOON));
+    is_queued(server, &chroot, "/a", 2).await;
+    release(theirs).await;
+    let next = within(SOON, waiting).await.unwrap().unwrap();
+    assert!(next.is_held() && !lost.is_held());
+    release(lost).await;
+    assert!(next.is_held());
     release(next).await;
 }
 

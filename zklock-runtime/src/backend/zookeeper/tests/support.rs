@@ -2,6 +2,7 @@ use std::{
     ops::Deref,
     panic::Location,
     sync::Arc,
+    task::{Wake, Waker},
     time::{Duration, Instant},
 };
 
@@ -141,6 +142,17 @@ pub(super) fn within<T>(time: Duration, what: impl Future<Output = T>) -> impl F
         let done = tokio::time::timeout(time, what).await;
         done.unwrap_or_else(|_| panic!("did not happen within {time:?}: {asked_at}"))
     }
+}
+
+/// What an executor of somebody else may come with.
+pub(super) fn panicking() -> Waker {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("as a waker may");
+        }
+    }
+    Waker::from(Arc::new(Panics))
 }
 
 /// Looks until it is so.
