@@ -18,7 +18,7 @@ use crate::{
 /// How long a rollback may wait for what runs on the connection, before the transaction is ended from outside.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 /// The same once what runs there was told to end: it may have something to undo.
-const PATIENCE_AFTER_CANCEL: Duration = Duration::from_millis(500);
+pub(crate) const PATIENCE_AFTER_CANCEL: Duration = Duration::from_millis(500);
 /// The same where nobody outside can end it.
 const PATIENCE_IN_PROCESS: Duration = Duration::from_secs(5);
 /// How long it may take to make a connection what it was before.

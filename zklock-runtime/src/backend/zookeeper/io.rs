@@ -104,7 +104,7 @@ impl spawns_core::Spawn for Tasks {
 
 impl fmt::Debug for Tasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tasks").field("is_over", &(self.executor.strong_count() == 0)).finish()
+        f.debug_struct("Tasks").field("is_over", &(self.executor.strong_count() == 0)).finish_non_exhaustive()
     }
 }
 

@@ -15,7 +15,10 @@ use super::{
 };
 use crate::{
     error::{Error, LostReason},
-    transaction::{Origin, Tx},
+    transaction::{
+        Origin, Tx,
+        session::{PATIENCE, PATIENCE_AFTER_CANCEL},
+    },
 };
 
 on_each_database!(
@@ -143,7 +146,9 @@ async fn dropped_with_a_statement<DB: Bench>(spec: crate::transaction::TxSpec) {
 
 /// Ended from outside, a transaction could not say any more whether it was still the one that was begun.
 async fn a_rollback_over_a_running_statement_is_known<DB: Bench>() {
-    for (spec, ends) in [(FENCED, false), (UNFENCED, false), (FENCED, true)] {
+    let mut cases = vec![(FENCED, false), (UNFENCED, false), (FENCED, true)];
+    let mut tries = 20;
+    while let Some((spec, ends)) = cases.pop() {
         let lab = Lab::<DB>::new().await;
         let (hold, mut released) = lab.hold_for("/a", Some(Duration::from_secs(100)));
         let mut tx = lab.begin_as(&hold, spec).await.unwrap();
@@ -154,8 +159,16 @@ async fn a_rollback_over_a_running_statement_is_known<DB: Bench>() {
         }
         tokio::time::timeout(Duration::from_millis(50), DB::minute(connection(&mut tx))).await.unwrap_err();
         let asked = Instant::now();
-        assert_eq!(soon(tx.rollback()).await, !ends);
+        let is_known = soon(tx.rollback()).await;
         assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+        if is_known == ends && asked.elapsed() > PATIENCE + PATIENCE_AFTER_CANCEL && tries > 0 {
+            // A server that has no time to cancel it is not waited for: it was ended from outside after all.
+            assert!(!is_known);
+            tries -= 1;
+            cases.push((spec, ends));
+        } else {
+            assert_eq!(is_known, !ends);
+        }
         assert!(lab.is_free().await);
         assert_eq!(lab.ids().await.is_empty(), !ends);
         hold.release();
