@@ -112,10 +112,19 @@ impl Attempt<'_> {
 
 /// Resolves when the node is gone, or another one in its place.
 pub(super) async fn node_gone(session: &Session, node: &Node) -> Result<(), Setback> {
-    // In a box, which does not outlive the question: it is four times as large as what lasts, and each lock that is held
-    // for long has one of these.
-    while let Some(watcher) = Box::pin(watch(session, node)).await? {
-        match watcher.changed().await.event_type {
+    loop {
+        // Each lock that is held for long is watched, and ten thousand that were taken together ask together: so only some at
+        // a time, and in a box, which does not outlive the question, since it is four times as large as what lasts.
+        let turn = session.looks.at_a_node().await;
+        let asked = Box::pin(watch(session, node)).await?;
+        drop(turn);
+        let event = match asked {
+            Ok(Some(watcher)) => watcher.changed().await.event_type,
+            Ok(None) => break,
+            // Looking needs no right, so nothing is refused; if it is, this is no proof that the node is gone.
+            Err(_) => std::future::pending().await,
+        };
+        match event {
             zk::EventType::NodeDeleted => break,
             zk::EventType::Session => return Err(Setback::SessionOver),
             _ => {}
@@ -126,12 +135,11 @@ pub(super) async fn node_gone(session: &Session, node: &Node) -> Result<(), Setb
 }
 
 /// Watches the node; `None` if it is gone already, or another one in its place.
-async fn watch(session: &Session, node: &Node) -> Result<Option<zk::OneshotWatcher>, Setback> {
+async fn watch(
+    session: &Session,
+    node: &Node,
+) -> Result<Result<Option<zk::OneshotWatcher>, zk::Error>, Setback> {
     let path = &*node.path();
-    match session.ask(|client| async move { client.check_and_watch_stat(path).await }).await? {
-        Ok((Some(stat), watcher)) if stat.czxid == node.czxid => Ok(Some(watcher)),
-        Ok(_) => Ok(None),
-        // Looking needs no right, so nothing is refused; if it is, this is no proof that the node is gone.
-        Err(_) => std::future::pending().await,
-    }
+    let asked = session.ask(|client| async move { client.check_and_watch_stat(path).await }).await?;
+    Ok(asked.map(|(stat, watcher)| stat.filter(|stat| stat.czxid == node.czxid).map(|_| watcher)))
 }

@@ -2,18 +2,22 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Bounds how many lists of one directory are on their way at a time.
+/// Bounds how many lists of one directory, and how many questions after single nodes, are on their way at a time.
 ///
 /// Answers come in the order of the questions. Where a thousand tasks of a process enter one queue at a time, as many
 /// lists of a thousand names would come before the answer to the next heartbeat, and what the session holds would be
 /// lost meanwhile although the server is well.
 #[derive(Debug)]
-pub(super) struct Looks([Semaphore; Self::STRIPES]);
+pub(super) struct Looks {
+    lists: [Semaphore; Self::STRIPES],
+    nodes: Semaphore,
+}
 
 impl Looks {
     /// Directories that happen to share one wait for each other, which costs no more than time.
     const STRIPES: usize = 64;
     const AT_A_TIME: usize = 2;
+    const NODES: usize = 64;
 
     /// Resolves when `directory` may be listed; to be kept until the answer is there. First come, first served.
     /// Cancel-safe.
@@ -22,13 +26,21 @@ impl Looks {
         directory.hash(&mut hasher);
         let stripe = usize::try_from(hasher.finish() % Self::STRIPES as u64).unwrap_or(0);
         // Never closed.
-        self.0[stripe].acquire().await.ok()
+        self.lists[stripe].acquire().await.ok()
+    }
+
+    /// The same for a node.
+    pub(super) async fn at_a_node(&self) -> Option<SemaphorePermit<'_>> {
+        self.nodes.acquire().await.ok()
     }
 }
 
 impl Default for Looks {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Semaphore::new(Self::AT_A_TIME)))
+        Self {
+            lists: std::array::from_fn(|_| Semaphore::new(Self::AT_A_TIME)),
+            nodes: Semaphore::new(Self::NODES),
+        }
     }
 }
 
