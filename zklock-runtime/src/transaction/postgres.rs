@@ -18,6 +18,7 @@ use sqlx_core::transaction::TransactionManager;
 use uuid::Uuid;
 
 use super::{
+    Isolation,
     database::{Database, GUARD, Limits, MayRun, Verdict, code, sealed::Sealed},
     fence::{FLOOR, Row, Stored},
 };
@@ -28,6 +29,9 @@ use super::{
 #[derive(Debug)]
 pub struct Mark {
     key: i64,
+    /// At SERIALIZABLE, who reads a table as a whole depends on all that others write to it, and the planner reads a small one
+    /// so: told not to, until the row is raised, transactions of different paths have nothing to do with each other.
+    by_index: AtomicBool,
     origin: Mutex<Option<Origin>>,
 }
 
@@ -62,11 +66,14 @@ impl Database for Postgres {
     fn mark(writer: Uuid, _: MayRun) -> Mark {
         let (high, low) = writer.as_u64_pair();
         // Both halves have bits that are the same in every id.
-        Mark { key: (high ^ low.rotate_left(32)).cast_signed(), origin: Mutex::new(None) }
+        let key = (high ^ low.rotate_left(32)).cast_signed();
+        Mark { key, by_index: AtomicBool::new(false), origin: Mutex::new(None) }
     }
 
     async fn begin(connection: &mut PgConnection, mark: &Mark, limits: Limits) -> sqlx::Result<()> {
         *mark.origin() = None;
+        let by_index = limits.fenced && limits.isolation == Some(Isolation::Serializable);
+        mark.by_index.store(by_index, Ordering::Relaxed);
         let version = connection.server_version_num().unwrap_or(0);
         let checked = version >= 14_00_00 && !CHECK_IS_REFUSED.load(Ordering::Relaxed);
         match begin(connection, mark, limits, checked).await {
@@ -83,21 +90,16 @@ impl Database for Postgres {
         // The condition is looked at before the row is waited for, so that it can be stopped while it waits. It does not
         // wait itself: whoever has the lock of the mark already is about to stop us. A SELECT of its own in the batch of
         // BEGIN would cost a tenth of a transaction, to be parsed and planned each time.
-        let raised = query(
-            "UPDATE zklock_fence SET token = $3, attempt = $4, writer = $5, updated_at = now() \
-             WHERE path = $1 AND ensemble = $2 AND (token < $3 OR (token = $3 AND attempt = $4)) \
-             AND pg_try_advisory_xact_lock($6) IS NOT FALSE \
-             RETURNING (date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8, txid_current(), \
-             tableoid::int8, current_database()::text",
-        )
-        .bind(&row.key)
-        .bind(&row.ensemble[..])
-        .bind(&row.token[..])
-        .bind(&row.attempt[..])
-        .bind(&row.writer[..])
-        .bind(mark.map(|mark| mark.key))
-        .fetch_optional(connection)
-        .await?;
+        let by_index = mark.is_some_and(|mark| mark.by_index.load(Ordering::Relaxed));
+        let raised = query(if by_index { RAISE_BY_INDEX } else { RAISE })
+            .bind(&row.key)
+            .bind(&row.ensemble[..])
+            .bind(&row.token[..])
+            .bind(&row.attempt[..])
+            .bind(&row.writer[..])
+            .bind(mark.map(|mark| mark.key))
+            .fetch_optional(connection)
+            .await?;
         let Some(raised) = raised else { return Ok(false) };
         if let Some(mark) = mark {
             *mark.origin() = Some(Origin {
@@ -325,6 +327,23 @@ impl Database for Postgres {
     }
 }
 
+macro_rules! raise {
+    ($and:literal) => {
+        concat!(
+            "UPDATE zklock_fence SET token = $3, attempt = $4, writer = $5, updated_at = now() ",
+            "WHERE path = $1 AND ensemble = $2 AND (token < $3 OR (token = $3 AND attempt = $4)) ",
+            "AND pg_try_advisory_xact_lock($6) IS NOT FALSE ",
+            "RETURNING (date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8, txid_current(), ",
+            "tableoid::int8, current_database()::text",
+            $and
+        )
+    };
+}
+
+const RAISE: &str = raise!("");
+/// Gives the planner back, for the body, what BEGIN took from it.
+const RAISE_BY_INDEX: &str = raise!(", set_config('enable_seqscan', NULL, true)");
+
 const SERVER: &str = "SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000000)::int8";
 
 /// Servers on some systems cannot watch their clients. Remembered for the whole process: without it a transaction of
@@ -355,6 +374,9 @@ async fn begin(
         if version >= 17_00_00 {
             let _ = write!(text, "; SET LOCAL transaction_timeout = {millis}");
         }
+    }
+    if mark.by_index.load(Ordering::Relaxed) {
+        text.push_str("; SET LOCAL enable_seqscan = off");
     }
     if checked {
         text.push_str("; SET LOCAL client_connection_check_interval = 50");

@@ -250,6 +250,34 @@ async fn waits<DB: Bench>(spec: TxSpec) {
     assert!(matches!(error, Error::Fenced { .. } | Error::Lost { .. }), "{error}");
 }
 
+/// A table of a few rows is read as a whole where the planner has its way, and whoever reads all rows depends on all.
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn paths_do_not_depend_on_each_other_at_the_strictest_isolation() {
+    type Db = sqlx::Postgres;
+    const STRICT: TxSpec =
+        TxSpec { isolation: Some(Isolation::Serializable), unfenced: false, requires_new: false };
+    let lab = Lab::<Db>::new().await;
+    for path in ["/a", "/b"] {
+        pass(&lab, path).await;
+    }
+    let mut beside = lab.beside.acquire().await.unwrap();
+    Db::run(&mut beside, "ANALYZE zklock_fence").await.unwrap();
+    drop(beside);
+    // Often enough for the server to settle on one plan for all.
+    for id in 0..8 {
+        let (a, b) = (lab.hold("/a").0, lab.hold("/b").0);
+        let mut first = lab.begin_as(&a, STRICT).await.unwrap();
+        let mut second = lab.begin_on(&lab.beside, &b, STRICT).await.unwrap();
+        Db::insert(connection(&mut first), -2 * id - 10).await.unwrap();
+        Db::insert(connection(&mut second), -2 * id - 11).await.unwrap();
+        let settings = sqlx::query_scalar::<_, String>("SHOW enable_seqscan");
+        assert_eq!(settings.fetch_one(connection(&mut second)).await.unwrap(), "on", "for the body");
+        soon(first.commit()).await.unwrap();
+        soon(second.commit()).await.unwrap();
+    }
+}
+
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn conflicts_without_end_are_told() {
