@@ -32,11 +32,17 @@ impl Ids {
 async fn g05_a_call_dropped_at_every_poll_leaves_nothing() -> Outcome {
     let shop = Shop::open(patient(&chroot().await?.url()), 1).await?;
     let ids = Ids::default();
-    let fuzzed = drop_fuzz(|| shop.write(ids.next(), Then::Return), clean(&shop)).await?;
-    fuzzed.output?;
-    // The grant, BEGIN, the body's statement, COMMIT, of which some may be there before they are waited for; over a slow
-    // link, in the test below, all of them are waited for.
-    assert!(fuzzed.polls >= 2, "{}", fuzzed.polls);
+    let mut polls = 0;
+    // The grant, BEGIN, the body's statement, COMMIT: where one of them is there before it is waited for, once more.
+    for _ in 0..20 {
+        let fuzzed = drop_fuzz(|| shop.write(ids.next(), Then::Return), clean(&shop)).await?;
+        fuzzed.output?;
+        polls = fuzzed.polls;
+        if polls >= 4 {
+            break;
+        }
+    }
+    assert!(polls >= 4, "{polls}");
     assert!(shop.is_written(ids.0.load(Ordering::Relaxed)).await?);
     shop.is_clean().await
 }
@@ -66,7 +72,9 @@ fn clean(shop: &Shop) -> impl AsyncFnMut(DropMoment) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn g08_a_waiting_call_dropped_at_every_poll_leaves_nothing() -> Outcome {
     let chroot = chroot().await?;
-    let shop = Shop::open(patient(&chroot.url()), 1).await?;
+    let (shop, proxy) = Shop::behind(patient(&chroot.url()), 1).await?;
+    // So that whatever comes after the grant is waited for.
+    proxy.delay(Duration::from_millis(2), Direction::Both);
     // One of the same process, which hands over in memory, and one of another.
     for other in [shop.locks.clone(), patient(&chroot.url()).connect().await?] {
         let ids = Ids::default();
@@ -98,8 +106,7 @@ async fn g08_a_waiting_call_dropped_at_every_poll_leaves_nothing() -> Outcome {
         )
         .await?;
         fuzzed.output?;
-        // In the queue at least: what comes after the grant may be there before it is waited for.
-        assert!(fuzzed.polls >= 2, "{}", fuzzed.polls);
+        assert!(fuzzed.polls >= 4, "{}", fuzzed.polls);
         let ended = holder.take().map(Holder::end);
         if let Some(ended) = ended {
             ended.await?;

@@ -27,9 +27,9 @@ use crate::{
 
 /// A connection to the place where the locks live, and all that this process holds there.
 ///
-/// Cheap to clone; all clones share one session, one reaper and one thread of their own, so that neither a blocked nor
-/// a finished runtime of yours costs a lock. When the last clone and the last guard are dropped, the session is
-/// closed in the background; [`close`](Self::close) waits for it.
+/// Cheap to clone; all clones share one session, one reaper and threads of their own (one, and one more that speaks with
+/// the servers of ZooKeeper), so that neither a blocked nor a finished runtime of yours costs a lock. When the last clone
+/// and the last guard are dropped, the session is closed in the background; [`close`](Self::close) waits for it.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -69,6 +69,19 @@ mod tests {
         assert!(third.await.is_some());
     }
 
+    #[tokio::test]
+    async fn only_so_many_ask_after_a_node_at_a_time() {
+        let looks = Looks::default();
+        let mut asking = Vec::new();
+        while let Poll::Ready(turn) = pin!(looks.at_a_node()).poll(&mut noop()) {
+            asking.push(turn.unwrap());
+            assert!(asking.len() <= Looks::NODES);
+        }
+        assert_eq!(asking.len(), Looks::NODES);
+        asking.pop();
+        assert!(looks.at_a_node().await.is_some());
+    }
+
     fn noop() -> std::task::Context<'static> {
         std::task::Context::from_waker(std::task::Waker::noop())
     }
